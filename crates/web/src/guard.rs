@@ -106,21 +106,25 @@ pub(crate) struct Guard {
     address: SocketAddr,
     /// Names it is reached by through a proxy, in small letters.
     names: Vec<String>,
+    /// How to see the address again, in a sentence.
+    again: &'static str,
     token: Secret,
     session: Secret,
 }
 
 impl Guard {
-    /// A guard of the server at `address`, which a proxy may offer under `names`.
+    /// A guard of the server at `address`, which a proxy may offer under `names`. `again` says how to see
+    /// the address another time.
     ///
     /// # Errors
     /// When the system has no randomness.
     pub(crate) fn new(
         address: SocketAddr,
         names: &[String],
+        again: &'static str,
     ) -> Result<Self, ring::error::Unspecified> {
         let names = names.iter().map(|name| name.to_ascii_lowercase()).collect();
-        Ok(Self { address, names, token: Secret::draw()?, session: Secret::draw()? })
+        Ok(Self { address, names, again, token: Secret::draw()?, session: Secret::draw()? })
     }
 
     /// Where to open the page, with the token, which browsers do not send with it.
@@ -205,10 +209,12 @@ impl Guard {
         if given.any(|given| self.session.is(given)) || bearer.is_some_and(|it| self.token.is(it)) {
             return Ok(());
         }
+        let again = self.again;
         Err(Refusal::new(
             StatusCode::UNAUTHORIZED,
-            "open the address that the daemon printed when it started: it has the token; \
-             `weftline status --url` shows it again",
+            format!(
+                "open the address that the daemon printed when it started: it has the token; {again}"
+            ),
         ))
     }
 
@@ -223,10 +229,10 @@ impl Guard {
             Refusal::new(StatusCode::BAD_REQUEST, text)
         })?;
         if !self.token.is(given.token.as_bytes()) {
-            return Err(Refusal::forbidden(
-                "that token is not this daemon's: a daemon makes a new one at each start; \
-                 `weftline status --url` shows the present address",
-            ));
+            let again = self.again;
+            return Err(Refusal::forbidden(format!(
+                "that token is not this daemon's: a daemon makes a new one at each start; {again}"
+            )));
         }
         let is_https =
             headers.get(ORIGIN).is_some_and(|origin| origin.as_bytes().starts_with(b"https://"));
@@ -289,7 +295,8 @@ mod tests {
 
     fn guard_of(names: &[&str]) -> Guard {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        Guard::new("127.0.0.1:9471".parse().unwrap(), &names).unwrap()
+        Guard::new("127.0.0.1:9471".parse().unwrap(), &names, "`weftline status --url` shows it")
+            .unwrap()
     }
 
     fn headers(all: &[(HeaderName, &str)]) -> HeaderMap {

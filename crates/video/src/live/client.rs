@@ -162,6 +162,8 @@ pub struct Client {
     next_report: Option<Instant>,
     poses: Vec<PoseNotice>,
     last_pose: Orientation,
+    /// The time in the video of the pose before.
+    last_pose_at: Option<Duration>,
     /// What is to be reported: tiles, and whether they were on time.
     arrived: VecDeque<(TileId, bool)>,
     has_end: bool,
@@ -187,6 +189,7 @@ impl Client {
             next_report: None,
             poses: Vec::new(),
             last_pose: Orientation::default(),
+            last_pose_at: None,
             arrived: VecDeque::new(),
             has_end: false,
             is_closed: false,
@@ -253,10 +256,29 @@ impl Client {
 
     /// The head is turned like this now.
     pub fn handle_pose(&mut self, orientation: Orientation, now: Instant) {
+        let at = self.position(now);
+        self.turn(orientation, at, now);
+    }
+
+    /// The head was turned like this when the picture of the time `at` in the video was seen, which is
+    /// later than the player's own where that is shown elsewhere. One that is not after the pose before
+    /// says only where the head is.
+    pub fn handle_pose_at(&mut self, orientation: Orientation, at: Duration, now: Instant) {
+        let at = self.position(now).map(|position| position.min(at));
+        let is_new = self.last_pose_at.is_none_or(|last| at.is_some_and(|at| at > last));
+        if is_new {
+            self.turn(orientation, at, now);
+        } else {
+            self.last_pose = orientation;
+        }
+    }
+
+    fn turn(&mut self, orientation: Orientation, at: Option<Duration>, now: Instant) {
         self.last_pose = orientation;
         // While the picture stands still, so does what is predicted of the head.
         let moves = self.playback.moves(now);
-        let Some(at) = self.position(now).filter(|at| moves || at.is_zero()) else { return };
+        let Some(at) = at.filter(|at| moves || at.is_zero()) else { return };
+        self.last_pose_at = Some(at);
         let (yaw, pitch, roll) = orientation.degrees();
         // Between two reports the newest count.
         if self.poses.len() == MAX_POSES {
@@ -313,6 +335,16 @@ impl Client {
     /// been announced.
     pub fn position(&self, now: Instant) -> Option<Duration> {
         self.playback.position(now)
+    }
+
+    /// How many GoPs have begun to be shown.
+    pub fn begun(&self) -> u32 {
+        self.playback.begun().min(self.gops())
+    }
+
+    /// Whether the picture moves: it has begun, and does not stand still.
+    pub fn moves(&self, now: Instant) -> bool {
+        self.playback.moves(now)
     }
 
     /// When the first GoP was shown: the end of the start-up (ITU-T P.1203's initial loading).

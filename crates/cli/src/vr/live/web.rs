@@ -1,0 +1,320 @@
+//! `vr play --web`: browsers show the stream, and the head of one of their viewers is the player's.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use weftline_core::Instant;
+use weftline_video::geometry::{FieldOfView, Orientation, Viewport};
+use weftline_video::live::wire::{GopNotice, Manifest, Message, PoseNotice, Tile};
+use weftline_video::live::{Client, GopReport};
+use weftline_video::shown::{
+    Concealment, Concealments, Encoding, Held, Wanted, capped_psnr_db, viewport_error,
+};
+use weftline_web::{OpenError, PlayerPage, Settings, Shown, Stage};
+
+use crate::failure::Failure;
+use crate::ops::DashboardPlace;
+
+/// GoPs of which it is known what the player counts as shown: pages tell within a second.
+const KEPT: usize = 64;
+/// Poses of a GoP that count for its PSNR.
+const MAX_POSES: usize = 1_024;
+/// How long pages have for the last pictures.
+const LAST: Duration = Duration::from_secs(3);
+/// How long they have to leave.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// The stream in browsers, as long as this lives.
+pub(crate) struct Web {
+    stage: Arc<Stage>,
+    page: PlayerPage,
+    viewport: Viewport,
+    log: Option<ShownLog>,
+    manifest: Option<Manifest>,
+    /// How many GoPs have begun.
+    begun: u32,
+    gops: BTreeMap<u32, Gop>,
+    /// What each page holds of each tile.
+    held: BTreeMap<u64, Held>,
+}
+
+/// What the player counts as shown of a GoP.
+#[derive(Default)]
+struct Gop {
+    notice: Option<GopNotice>,
+    /// Of each tile, the QPs that were there in time.
+    there: BTreeMap<u16, Vec<u8>>,
+    poses: Vec<Orientation>,
+    /// What the player says of it.
+    psnr_db: Option<f64>,
+}
+
+impl Gop {
+    /// The best of a tile that was there in time.
+    fn best(&self, tile: u16) -> Option<Encoding> {
+        let told = self.notice.as_ref()?.tiles.get(usize::from(tile))?;
+        let encoding = |rung: weftline_video::live::wire::RungNotice| Encoding {
+            qp: rung.qp,
+            loss: rung.ws_mse.into(),
+        };
+        let wanted = Wanted { planned: told.planned.map(encoding), base: told.base.map(encoding) };
+        wanted.outcome(|qp| self.there.get(&tile).is_some_and(|qps| qps.contains(&qp))).1
+    }
+
+    /// What an encoding of a tile loses, if it is one that is sent.
+    fn encoding(&self, tile: u16, qp: u8) -> Option<Encoding> {
+        let told = self.notice.as_ref()?.tiles.get(usize::from(tile))?;
+        let mut sent = told.planned.iter().chain(&told.base);
+        let rung = sent.find(|rung| rung.qp == qp)?;
+        Some(Encoding { qp, loss: rung.ws_mse.into() })
+    }
+}
+
+impl Web {
+    /// Opens the page, and the log of what pages show.
+    ///
+    /// # Errors
+    /// When the address cannot be had, or the file cannot be written.
+    pub(crate) async fn open(
+        place: &DashboardPlace,
+        shown: Option<&Path>,
+        fov: FieldOfView,
+    ) -> Result<Self, Failure> {
+        let log = shown.map(ShownLog::new).transpose().map_err(Failure::failed)?;
+        let stage = Arc::new(Stage::new());
+        let page = PlayerPage::open(&settings(place), Arc::clone(&stage)).await.map_err(failure)?;
+        Ok(Self {
+            stage,
+            page,
+            viewport: Viewport::new(fov),
+            log,
+            manifest: None,
+            begun: 0,
+            gops: BTreeMap::new(),
+            held: BTreeMap::new(),
+        })
+    }
+
+    /// The address of the page.
+    pub(crate) fn url(&self) -> &str {
+        self.page.url()
+    }
+
+    /// A message that is no tile has come and was understood.
+    pub(crate) fn message(&mut self, bytes: &[u8]) {
+        match Message::decode(bytes) {
+            Ok(Message::Manifest(manifest)) => {
+                self.stage.manifest(bytes, manifest.grid.tiles());
+                self.manifest = Some(manifest);
+            }
+            Ok(Message::Gop(notice)) => {
+                self.stage.notice(notice.gop, bytes);
+                let gop = notice.gop;
+                self.gop(gop).notice = Some(notice);
+            }
+            _ => {}
+        }
+    }
+
+    /// A tile has come, as it was packaged.
+    pub(crate) fn tile(&mut self, tile: &Tile<'_>, on_time: bool) {
+        self.stage.tile(tile, on_time);
+        if on_time && !tile.id.is_sound() {
+            self.gop(tile.id.gop).there.entry(tile.id.tile).or_default().push(tile.id.qp);
+        }
+    }
+
+    fn gop(&mut self, gop: u32) -> &mut Gop {
+        if self.gops.len() >= KEPT && !self.gops.contains_key(&gop) {
+            self.gops.pop_first();
+        }
+        self.gops.entry(gop).or_default()
+    }
+
+    /// Tells pages what the player shows now.
+    pub(crate) fn follow(&mut self, client: &Client, now: Instant) {
+        let begun = client.begun();
+        while self.begun < begun {
+            self.stage.begin(self.begun);
+            self.begun += 1;
+        }
+        if let Some(position) = client.position(now) {
+            self.stage.clock(position, client.moves(now));
+        }
+    }
+
+    /// Where the viewer of the page that steers looks; `None` when nobody watches.
+    pub(crate) fn pose(&self) -> Option<PoseNotice> {
+        self.stage.pose()
+    }
+
+    /// The player's head is turned so.
+    pub(crate) fn looked(&mut self, orientation: Orientation) {
+        if let Some(gop) = self.begun.checked_sub(1) {
+            let poses = &mut self.gop(gop).poses;
+            if poses.len() < MAX_POSES {
+                poses.push(orientation);
+            }
+        }
+    }
+
+    /// What each path brings: its name, its rate in Mb/s, and whether it is up.
+    pub(crate) fn sample(&self, paths: &[(String, f64, bool)]) {
+        self.stage.sample(&json!({ "paths": paths }).to_string());
+    }
+
+    /// A GoP is over.
+    pub(crate) fn report(&mut self, report: &GopReport) {
+        let psnr_db = report.psnr_db();
+        self.gop(report.gop).psnr_db = psnr_db;
+        let line = json!({
+            "gop": report.gop,
+            "arrived": report.arrived,
+            "late": report.late,
+            "dropped": report.dropped,
+            "psnr_db": psnr_db,
+            "stalled_s": report.stalled.as_secs_f64(),
+        });
+        self.stage.report(&line.to_string());
+    }
+
+    /// Writes what pages have shown since.
+    ///
+    /// # Errors
+    /// What cannot be written, and why.
+    pub(crate) fn note_shown(&mut self) -> Result<(), String> {
+        let all = VecDeque::from(self.stage.take_shown());
+        for (page, shown) in all {
+            let line = self.line(page, &shown);
+            if let Some(log) = &mut self.log {
+                log.line(&line)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What a page has shown, beside what the player counts as shown.
+    fn line(&mut self, page: u64, shown: &Shown) -> String {
+        let psnr_db = self.psnr_db(page, shown);
+        let empty = Gop::default();
+        let gop = self.gops.get(&shown.gop).unwrap_or(&empty);
+        let model: Vec<Option<u8>> =
+            (0..shown.tiles.len() as u16).map(|tile| gop.best(tile).map(|best| best.qp)).collect();
+        let (tiles, missed): (Vec<_>, Vec<_>) = shown.tiles.iter().copied().unzip();
+        json!({
+            "schema": 1,
+            "gop": shown.gop,
+            "page": page,
+            "pictures_shown": shown.shown,
+            "pictures_dropped": shown.dropped,
+            "late_network": shown.late_network,
+            "late_decoding": shown.late_decoding,
+            "lead_ms": shown.lead_ms,
+            "model_psnr_db": gop.psnr_db,
+            "shown_psnr_db": psnr_db,
+            "model": model,
+            "shown": tiles,
+            "missed": missed,
+        })
+        .to_string()
+    }
+
+    /// The viewport's PSNR by what a page has shown, as the player judges what arrived.
+    fn psnr_db(&mut self, page: u64, shown: &Shown) -> Option<f64> {
+        let manifest = self.manifest.as_ref()?;
+        let gop = self.gops.get(&shown.gop)?;
+        let notice = gop.notice.as_ref()?;
+        let held = self.held.entry(page).or_insert_with(|| Held::new(manifest.grid.tiles()));
+        let mut losses = Vec::with_capacity(shown.tiles.len());
+        for (tile, (told, (qp, missed))) in notice.tiles.iter().zip(&shown.tiles).enumerate() {
+            let number = shown.gop as usize;
+            let changes: Vec<f64> = told.changes.iter().map(|change| f64::from(*change)).collect();
+            let old = Concealments { grey: f64::from(told.grey), changes: &changes };
+            let encoding = qp.and_then(|qp| gop.encoding(tile as u16, qp));
+            losses.push(match encoding {
+                Some(encoding) => {
+                    // Where a picture of it was not decoded in time, the one before it stays.
+                    let stale = held.conceal(Concealment::LastReceived, number, tile, old).1;
+                    let share = f64::from(*missed) / f64::from(shown.shown.max(1));
+                    held.note(tile, number, encoding);
+                    encoding.loss * (1.0 - share) + stale * share
+                }
+                None => held.conceal(manifest.concealment, number, tile, old).1,
+            });
+        }
+        let here = [Orientation::default()];
+        let poses = if gop.poses.is_empty() { &here[..] } else { &gop.poses };
+        let shares = poses.iter().map(|pose| self.viewport.visibility(manifest.grid, *pose).share);
+        Some(capped_psnr_db(viewport_error(manifest.grid, shares, &losses).0))
+    }
+
+    /// The stream is over, or broke off for a reason: pages show what they have, and are told.
+    ///
+    /// # Errors
+    /// What of their last words cannot be written, and why.
+    pub(crate) async fn finish(&mut self, reason: Option<&str>) -> Result<(), String> {
+        let wait = async |most: Duration, done: &dyn Fn(&Stage) -> bool| {
+            let end = tokio::time::Instant::now() + most;
+            while !done(&self.stage) && tokio::time::Instant::now() < end {
+                tokio::time::sleep(super::TICK).await;
+            }
+        };
+        if reason.is_none() {
+            wait(LAST, &|stage| stage.have_told(self.begun)).await;
+        }
+        self.stage.end(reason);
+        wait(FAREWELL, &|stage| stage.viewers() == 0).await;
+        self.note_shown()
+    }
+}
+
+fn settings(place: &DashboardPlace) -> Settings {
+    Settings { address: place.address, names: place.names.clone() }
+}
+
+/// Refuses a place where no page can be, on any machine.
+///
+/// # Errors
+/// When the address is reached from other machines and no proxy is named, or a name is none.
+pub(crate) fn check(place: &DashboardPlace) -> Result<(), Failure> {
+    settings(place).check().map_err(failure)
+}
+
+fn failure(error: OpenError) -> Failure {
+    match &error {
+        OpenError::NotLoopback(address) => Failure::wrong_use(format!(
+            "--web {address} is reached from other machines, and the player speaks no TLS yet; \
+             choose an address of 127.0.0.1 and reach it by ssh -L, or put a proxy with TLS before \
+             it and name it: --behind-proxy NAME"
+        )),
+        OpenError::Name(_) => Failure::wrong_use(error),
+        OpenError::Bind { .. } | OpenError::Random => Failure::failed(format!("--web {error}")),
+    }
+}
+
+/// A JSON object on a line for each GoP and page.
+struct ShownLog {
+    path: PathBuf,
+    out: File,
+}
+
+impl ShownLog {
+    fn new(path: &Path) -> Result<Self, String> {
+        let out = File::create(path).map_err(|error| wrong(path, &error))?;
+        Ok(Self { path: path.to_owned(), out })
+    }
+
+    fn line(&mut self, line: &str) -> Result<(), String> {
+        let written = self.out.write_all(format!("{line}\n").as_bytes());
+        written.map_err(|error| wrong(&self.path, &error))
+    }
+}
+
+fn wrong(path: &Path, error: &std::io::Error) -> String {
+    format!("--shown: cannot write {}: {error}", path.display())
+}

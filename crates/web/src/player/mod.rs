@@ -1,0 +1,9 @@
+//! The 360° player in browsers: a live stream is passed on to pages as it comes, and where they look comes
+//! back.
+
+mod message;
+pub(crate) mod socket;
+mod stage;
+
+pub use message::{Shown, WrongMessage, check_message};
+pub use stage::Stage;

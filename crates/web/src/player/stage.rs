@@ -1,0 +1,417 @@
+//! What is shown to pages: a live stream as it comes, and what the pages say of it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tokio::sync::Notify;
+use weftline_video::live::wire::{Message, PoseNotice, Tile};
+
+use super::message::{self, Pong, Shown};
+
+/// Pages that watch at once.
+pub(crate) const VIEWERS: usize = 8;
+/// GoPs that wait for a page: what is older than the newest of so many is dropped.
+const GOPS: u32 = 2;
+/// Tiles that wait for a page, in bytes; what is over is dropped.
+const MAX_WAITING: usize = 64 << 20;
+/// Messages other than tiles that wait for a page. One that does not take so many is given up.
+const MAX_WORDS: usize = 1_024;
+/// What decoders are set up from, of all tiles, in bytes. What is over is not kept, and its tiles are not
+/// shown; a package has some hundred kilobytes.
+const MAX_INITS: usize = 16 << 20;
+/// What pages have shown that waits to be taken.
+const MAX_SHOWN: usize = 1_024;
+
+/// A live stream that pages show. A player gives it what comes, and asks it where to look.
+///
+/// A page is sent each tile that was whole in time, and then that its GoP begins; so all pages show what
+/// the player counts as shown, however slow they are, unless they are too slow to decode it.
+#[derive(Default)]
+pub struct Stage {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    manifest: Option<Bytes>,
+    tiles: usize,
+    /// What each encoding's decoder is set up from.
+    inits: BTreeMap<(u16, u8), Bytes>,
+    inits_bytes: usize,
+    /// The newest GoP that has begun.
+    begun: Option<u32>,
+    /// What came of GoPs that have not begun: a page that comes now is to show all of them.
+    coming: VecDeque<Item>,
+    /// The time in the video, when that was, and whether it goes on.
+    clock: Option<(Instant, Duration, bool)>,
+    /// Those that watch, in the order in which they came. The first steers.
+    viewers: Vec<Viewer>,
+    next: u64,
+    shown: VecDeque<(u64, Shown)>,
+    /// Tiles that could not be shown for want of what their decoders are set up from.
+    without_init: u64,
+    over: bool,
+}
+
+struct Viewer {
+    number: u64,
+    queue: Arc<Queue>,
+    /// Where it looked last.
+    pose: Option<PoseNotice>,
+    /// The GoP after the newest of which it has told what it showed.
+    told: u32,
+}
+
+/// What waits for a page.
+#[derive(Default)]
+struct Queue {
+    waiting: Mutex<Waiting>,
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct Waiting {
+    items: VecDeque<Item>,
+    /// Of tiles.
+    bytes: usize,
+    words: usize,
+    dropped: u32,
+    /// Nothing more comes.
+    ended: bool,
+    /// It took nothing for too long.
+    given_up: bool,
+}
+
+#[derive(Clone)]
+struct Item {
+    /// Of a tile, its GoP.
+    tile: Option<u32>,
+    gop: u32,
+    bytes: Bytes,
+}
+
+impl Item {
+    fn word(bytes: Vec<u8>) -> Self {
+        Self { tile: None, gop: 0, bytes: bytes.into() }
+    }
+}
+
+impl fmt::Debug for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stage").finish_non_exhaustive()
+    }
+}
+
+impl Stage {
+    /// Nothing yet, and nobody who watches.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().expect("nobody panics with it")
+    }
+
+    /// The stream begins: `bytes` are its manifest as the server sent it, and it has so many tiles.
+    pub fn manifest(&self, bytes: &[u8], tiles: usize) {
+        let mut inner = self.inner();
+        let bytes = Bytes::copy_from_slice(bytes);
+        inner.manifest = Some(bytes.clone());
+        inner.tiles = tiles;
+        inner.send(&Item { tile: None, gop: 0, bytes });
+    }
+
+    /// The server has said what it sends of a GoP; `bytes` are its message.
+    pub fn notice(&self, gop: u32, bytes: &[u8]) {
+        let mut inner = self.inner();
+        inner.keep(Item { tile: None, gop, bytes: Bytes::copy_from_slice(bytes) });
+    }
+
+    /// A tile came, whole and as it was packaged. Pages are sent what was `on_time`.
+    pub fn tile(&self, tile: &Tile<'_>, on_time: bool) {
+        let mut inner = self.inner();
+        let which = (tile.id.tile, tile.id.qp);
+        if !tile.init.is_empty()
+            && !inner.inits.contains_key(&which)
+            && inner.inits_bytes + tile.init.len() <= MAX_INITS
+        {
+            inner.inits_bytes += tile.init.len();
+            inner.inits.insert(which, Bytes::copy_from_slice(tile.init));
+        }
+        if !on_time || tile.id.is_sound() {
+            return;
+        }
+        let Some(init) = inner.inits.get(&which).cloned() else {
+            inner.without_init += 1;
+            return;
+        };
+        // A page that comes now has nothing of the GoPs before.
+        let bytes = Message::Tile(Tile { init: &init, ..*tile }).to_bytes().into();
+        inner.keep(Item { tile: Some(tile.id.gop), gop: tile.id.gop, bytes });
+    }
+
+    /// A GoP is shown from now on.
+    pub fn begin(&self, gop: u32) {
+        let mut inner = self.inner();
+        inner.begun = Some(gop);
+        inner.coming.retain(|item| item.gop > gop);
+        inner.send(&Item::word(message::begin(gop)));
+    }
+
+    /// The time in the video is `position` now, and whether it goes on.
+    pub fn clock(&self, position: Duration, moves: bool) {
+        self.inner().clock = Some((Instant::now(), position, moves));
+    }
+
+    /// What the paths carry, as a JSON object.
+    pub fn sample(&self, json: &str) {
+        self.inner().send(&Item::word(message::sample(json)));
+    }
+
+    /// What became of a GoP, as a JSON object.
+    pub fn report(&self, json: &str) {
+        self.inner().send(&Item::word(message::report(json)));
+    }
+
+    /// The stream is over: pages are told so once they have taken all. With a reason, it broke off.
+    pub fn end(&self, reason: Option<&str>) {
+        let mut inner = self.inner();
+        inner.over = true;
+        if let Some(reason) = reason {
+            let reason = reason.replace(char::is_control, " ");
+            inner.send(&Item::word(Message::Refusal { reason }.to_bytes()));
+        }
+        for viewer in &inner.viewers {
+            viewer.queue.waiting().ended = true;
+            viewer.queue.changed.notify_one();
+        }
+    }
+
+    /// Where the viewer of the page that steers looked last; `None` when nobody watches.
+    pub fn pose(&self) -> Option<PoseNotice> {
+        self.inner().viewers.first()?.pose
+    }
+
+    /// How many pages watch.
+    pub fn viewers(&self) -> usize {
+        self.inner().viewers.len()
+    }
+
+    /// Whether each page that watches has told what it showed of the GoPs before `gop`.
+    pub fn have_told(&self, gop: u32) -> bool {
+        self.inner().viewers.iter().all(|viewer| viewer.told >= gop)
+    }
+
+    /// What pages have shown, each with the number of its page, since this was asked before. What nobody
+    /// takes is forgotten, the oldest first.
+    pub fn take_shown(&self) -> Vec<(u64, Shown)> {
+        self.inner().shown.drain(..).collect()
+    }
+
+    /// Whether another page may watch.
+    pub(crate) fn has_room(&self) -> bool {
+        self.inner().viewers.len() < VIEWERS
+    }
+
+    /// One more page watches; `None` when enough do.
+    pub(crate) fn watch(self: &Arc<Self>) -> Option<Watching> {
+        let mut inner = self.inner();
+        if inner.viewers.len() >= VIEWERS {
+            return None;
+        }
+        let number = inner.next;
+        inner.next += 1;
+        let queue = Arc::<Queue>::default();
+        let manifest = inner.manifest.clone();
+        let manifest = manifest.map(|bytes| Item { tile: None, gop: 0, bytes });
+        for item in manifest.iter().chain(&inner.coming) {
+            queue.push(item);
+        }
+        queue.waiting().ended = inner.over;
+        let told = inner.begun.map_or(0, |gop| gop + 1);
+        inner.viewers.push(Viewer { number, queue: Arc::clone(&queue), pose: None, told });
+        drop(inner);
+        Some(Watching { stage: Arc::clone(self), queue, number })
+    }
+}
+
+impl Inner {
+    /// Sends what pages that come later are to have, too, until its GoP begins.
+    fn keep(&mut self, item: Item) {
+        if self.begun.is_some_and(|begun| item.gop <= begun) && item.tile.is_some() {
+            return;
+        }
+        let newest = self.coming.iter().map(|kept| kept.gop).max().unwrap_or(0).max(item.gop);
+        self.send(&item);
+        self.coming.push_back(item);
+        self.coming.retain(|kept| kept.gop + GOPS > newest);
+    }
+
+    fn send(&mut self, item: &Item) {
+        for viewer in &self.viewers {
+            viewer.queue.push(item);
+        }
+    }
+
+    /// The time in the video now, and whether it goes on.
+    fn position(&self) -> Option<(Duration, bool)> {
+        let (at, position, moves) = self.clock?;
+        Some((if moves { position + at.elapsed() } else { position }, moves))
+    }
+}
+
+impl Queue {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().expect("nobody panics with it")
+    }
+
+    fn push(&self, item: &Item) {
+        let mut waiting = self.waiting();
+        if let Some(gop) = item.tile {
+            waiting.drop_before((gop + 1).saturating_sub(GOPS));
+            if waiting.bytes + item.bytes.len() > MAX_WAITING {
+                waiting.dropped += 1;
+                return;
+            }
+            waiting.bytes += item.bytes.len();
+        } else {
+            waiting.words += 1;
+            waiting.given_up |= waiting.words > MAX_WORDS;
+        }
+        if !waiting.given_up {
+            waiting.items.push_back(item.clone());
+        }
+        drop(waiting);
+        self.changed.notify_one();
+    }
+}
+
+impl Waiting {
+    /// Drops tiles of GoPs before `gop`.
+    fn drop_before(&mut self, gop: u32) {
+        let (mut dropped, mut bytes) = (0, 0);
+        self.items.retain(|item| {
+            let is_old = item.tile.is_some_and(|of| of < gop);
+            dropped += u32::from(is_old);
+            bytes += if is_old { item.bytes.len() } else { 0 };
+            !is_old
+        });
+        self.dropped += dropped;
+        self.bytes -= bytes;
+    }
+
+    fn pop(&mut self) -> Option<Bytes> {
+        let item = self.items.pop_front()?;
+        match item.tile {
+            Some(_) => self.bytes -= item.bytes.len(),
+            None => self.words -= 1,
+        }
+        Some(item.bytes)
+    }
+}
+
+/// A page's place, for as long as this lives.
+pub(crate) struct Watching {
+    stage: Arc<Stage>,
+    queue: Arc<Queue>,
+    number: u64,
+}
+
+/// What is next for a page.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    Message(Bytes),
+    /// The stream is over.
+    End,
+    /// It takes nothing any more.
+    GivenUp,
+}
+
+impl Watching {
+    /// Waits for what is next. Cancel safe.
+    pub(crate) async fn next(&self) -> Next {
+        loop {
+            {
+                let mut waiting = self.queue.waiting();
+                if waiting.given_up {
+                    return Next::GivenUp;
+                }
+                if let Some(bytes) = waiting.pop() {
+                    return Next::Message(bytes);
+                }
+                if waiting.ended {
+                    return Next::End;
+                }
+            }
+            self.queue.changed.notified().await;
+        }
+    }
+
+    /// Its viewer looked so.
+    pub(crate) fn look(&self, pose: Option<PoseNotice>) {
+        let mut inner = self.stage.inner();
+        if let Some(viewer) = inner.viewers.iter_mut().find(|one| one.number == self.number) {
+            viewer.pose = pose.or(viewer.pose);
+        }
+    }
+
+    /// It is the one that steers from now on.
+    pub(crate) fn steer(&self) {
+        let mut inner = self.stage.inner();
+        if let Some(at) = inner.viewers.iter().position(|one| one.number == self.number) {
+            let viewer = inner.viewers.remove(at);
+            inner.viewers.insert(0, viewer);
+        }
+    }
+
+    /// It has shown this.
+    ///
+    /// # Errors
+    /// What is wrong with it, if it cannot be.
+    pub(crate) fn shown(&self, shown: Shown) -> Result<(), &'static str> {
+        let mut inner = self.stage.inner();
+        let (tiles, begun) = (inner.tiles, inner.begun);
+        let Some(viewer) = inner.viewers.iter_mut().find(|one| one.number == self.number) else {
+            return Ok(());
+        };
+        if shown.tiles.len() != tiles {
+            return Err("it tells of other tiles than there are");
+        }
+        if shown.gop < viewer.told || begun.is_none_or(|begun| shown.gop > begun) {
+            return Err("it tells of a GoP twice, or of one that has not begun");
+        }
+        viewer.told = shown.gop + 1;
+        if inner.shown.len() == MAX_SHOWN {
+            inner.shown.pop_front();
+        }
+        inner.shown.push_back((self.number, shown));
+        Ok(())
+    }
+
+    /// Answers a ping, before all that waits.
+    pub(crate) fn pong(&self, echo: u64) {
+        let inner = self.stage.inner();
+        let clock = inner.position();
+        let steers = inner.viewers.first().is_some_and(|one| one.number == self.number);
+        let viewers = u8::try_from(inner.viewers.len()).unwrap_or(u8::MAX);
+        let mut waiting = self.queue.waiting();
+        let (position, moves) = clock.unzip();
+        let moves = moves.unwrap_or(false);
+        let pong = Pong { echo, position, steers, moves, viewers, dropped: waiting.dropped };
+        waiting.words += 1;
+        waiting.given_up |= waiting.words > MAX_WORDS;
+        waiting.items.push_front(Item::word(pong.to_bytes()));
+        drop(waiting);
+        self.queue.changed.notify_one();
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        self.stage.inner().viewers.retain(|viewer| viewer.number != self.number);
+    }
+}

@@ -1,0 +1,387 @@
+// From messages to pictures: what is there of a GoP when it begins is decoded, and put together.
+
+import { Bank, type Course } from "./bank.js";
+import { Clock, now } from "./clock.js";
+import { byDistance, type Head } from "./geometry.js";
+import { samples, setup } from "./mp4.js";
+import { type Colour, GREY, LEAVE, type Planes, planes, THERE, type TileState, type ToPage } from "./talk.js";
+import { type GopNotice, type Manifest, type Message, NOTHING, type Shown, SOUND, type Tile } from "./wire.js";
+
+/** GoPs that are kept before they begin; the program sends two. */
+const MAX_GOPS = 4;
+/** Pictures that are decoded ahead of what is shown, at least. */
+const AHEAD = 5;
+/** Buffers of pictures that are kept for others. */
+const POOL = 8;
+
+/** A GoP that has not begun. */
+interface Coming {
+  notice: GopNotice | null;
+  /** Of each tile, what came of it by its QP. */
+  tiles: Map<number, Map<number, Tile>>;
+}
+
+/** A GoP that is shown. */
+interface Going {
+  gop: number;
+  /** Of each tile, the QP that is decoded, if any. */
+  qps: (number | null)[];
+  lateNetwork: number;
+  /** In how many of the pictures shown each tile was not. */
+  missed: number[];
+  /** In how many it was. */
+  there: number[];
+  shown: number;
+  dropped: number;
+  lead: number;
+}
+
+/** A picture that is put together. */
+interface Slot {
+  number: number;
+  gop: number;
+  buffer: ArrayBuffer | null;
+  tiles: Uint8Array;
+  /** Tiles that are decoded for it, those that are there, and those that are copied just now. */
+  wants: number;
+  has: number;
+  copying: number;
+  /** When it went to the page. */
+  posted: number | null;
+}
+
+export class Engine {
+  private manifest: Manifest | null = null;
+  private planes: Planes = planes(2, 2);
+  private bank = new Bank(0, this);
+  private readonly coming = new Map<number, Coming>();
+  private readonly going = new Map<number, Going>();
+  private readonly slots = new Map<number, Slot>();
+  private readonly pool: ArrayBuffer[] = [];
+  private order: number[] = [];
+  private colour = "";
+  private trouble = "";
+  private hidden = false;
+  /** The newest GoP that has begun. */
+  private current = -1;
+  private head: Head = { yaw: 0, pitch: 0, roll: 0 };
+  private readonly sums = { gops: 0, shown: 0, dropped: 0, lateNetwork: 0, lateDecoding: 0, lead: 0 };
+
+  constructor(
+    private readonly clock: Clock,
+    private readonly post: (message: ToPage, transfer?: Transferable[]) => void,
+    private readonly report: (shown: Shown) => void,
+  ) {}
+
+  /** How long a picture is shown, ms. */
+  private get period(): number {
+    return this.manifest ? this.manifest.gop / this.manifest.pictures : Infinity;
+  }
+
+  take(message: Message): void {
+    switch (message.is) {
+      case "manifest":
+        return this.start(message.manifest);
+      case "gop":
+        this.open(message.notice.gop).notice = message.notice;
+        return;
+      case "tile":
+        return this.keep(message.tile);
+      case "begin":
+        return this.begin(message.gop);
+      default:
+        return;
+    }
+  }
+
+  private start(manifest: Manifest): void {
+    this.stop();
+    this.coming.clear();
+    this.manifest = manifest;
+    this.current = -1;
+    this.planes = planes(manifest.width, manifest.height);
+    this.pool.length = 0;
+    this.bank = new Bank(manifest.columns * manifest.rows, this);
+    this.turn(this.head);
+    this.post({ is: "manifest", manifest, concealment: manifest.concealment });
+  }
+
+  /** The head is turned like this. */
+  turn(head: Head): void {
+    this.head = head;
+    if (this.manifest) this.order = byDistance(this.manifest.columns, this.manifest.rows, head);
+  }
+
+  private open(gop: number): Coming {
+    let found = this.coming.get(gop);
+    if (!found) {
+      found = { notice: null, tiles: new Map() };
+      this.coming.set(gop, found);
+      const oldest = Math.min(...this.coming.keys());
+      if (this.coming.size > MAX_GOPS) this.coming.delete(oldest);
+    }
+    return found;
+  }
+
+  private keep(tile: Tile): void {
+    if (!this.manifest || tile.tile === SOUND || tile.gop <= this.current) return;
+    if (tile.tile >= this.manifest.columns * this.manifest.rows) throw new Error(`there is no tile ${tile.tile}`);
+    const { tiles } = this.open(tile.gop);
+    const known = tiles.get(tile.tile);
+    if (known) known.set(tile.qp, tile);
+    else tiles.set(tile.tile, new Map([[tile.qp, tile]]));
+  }
+
+  /** A GoP's time has come in the program: what is there of it is all that is shown of it. */
+  private begin(gop: number): void {
+    const { manifest } = this;
+    if (!manifest || gop <= this.current) return;
+    this.current = gop;
+    this.clock.hint(gop * manifest.gop);
+    const coming = this.open(gop);
+    for (const old of [...this.coming.keys()].filter((other) => other <= gop)) this.coming.delete(old);
+    if (this.hidden) return;
+    const count = manifest.columns * manifest.rows;
+    const none = () => new Array<number>(count).fill(0);
+    const going: Going = {
+      gop, qps: [], lateNetwork: 0, missed: none(), there: none(), shown: 0, dropped: 0, lead: Infinity,
+    };
+    const wants = new Array<number>(manifest.pictures).fill(0);
+    const states: TileState[] = [];
+    for (let tile = 0; tile < count; tile++) {
+      const qp = this.choose(tile, coming, wants, gop);
+      const planned = coming.notice?.tiles[tile]?.planned;
+      const late = planned ? planned.qp !== qp : coming.notice === null && qp === null;
+      going.lateNetwork += late ? 1 : 0;
+      going.qps.push(qp);
+      states.push({ qp, late });
+    }
+    this.going.set(gop, going);
+    this.post({ is: "gop", gop, tiles: states });
+    const grey = manifest.concealment !== "last-received";
+    for (const [picture, wanted] of wants.entries()) {
+      const number = gop * manifest.pictures + picture;
+      const tiles = Uint8Array.from(going.qps, (qp) => (qp === null && grey ? GREY : LEAVE));
+      const slot = { number, gop, buffer: null, tiles, wants: wanted, has: 0, copying: 0, posted: null };
+      this.slots.set(number, slot);
+      // Nothing of it is there: it is shown as it is concealed.
+      if (wanted === 0) this.finish(slot);
+    }
+    this.step();
+  }
+
+  /** The QP of a tile that is shown of a GoP, which is decoded from now on: the one that was planned, else
+   * the base layer. */
+  private choose(tile: number, coming: Coming, wants: number[], gop: number): number | null {
+    const { manifest } = this;
+    const came = coming.tiles.get(tile);
+    if (!came || !manifest) return null;
+    const told = coming.notice?.tiles[tile];
+    const wanted = told ? [told.planned?.qp, told.base?.qp] : [...came.keys()].sort((a, b) => a - b);
+    const found = wanted.map((qp) => (qp === undefined ? undefined : came.get(qp))).find((one) => one);
+    if (!found) return null;
+    try {
+      const how = setup(found.init);
+      const all = samples(found.segment, how);
+      if (all.length > manifest.pictures) throw new Error("a segment has more pictures than a GoP");
+      const first = gop * manifest.pictures;
+      const course: Course = { gop, codec: how.codec, samples: all, first };
+      for (const { picture } of all) wants[picture] += 1;
+      this.bank.add(tile, course);
+      return found.qp;
+    } catch (error) {
+      this.failed(tile, String(error));
+      return null;
+    }
+  }
+
+  failed(tile: number, why: string): void {
+    const text = `tile ${tile} cannot be decoded: ${why}`;
+    if (text !== this.trouble) this.post({ is: "trouble", text });
+    this.trouble = text;
+  }
+
+  room(): void {
+    this.feed();
+  }
+
+  private feed(): void {
+    const { manifest } = this;
+    if (!manifest || this.hidden) return;
+    const at = this.clock.position();
+    const shown = at === null ? 0 : Math.floor(at / this.period);
+    const ahead = Math.max(AHEAD, Math.ceil(this.clock.delay / this.period) + 3);
+    this.bank.feed(this.order, Math.floor(shown / manifest.pictures), shown + ahead);
+  }
+
+  /** To be called often: decodes, and lets go of what waits for too long. */
+  step(): void {
+    this.feed();
+    const at = now();
+    for (const slot of this.slots.values()) {
+      const due = this.clock.time(slot.number * this.period);
+      if (due === null || at < due + this.period / 2) break;
+      // What comes later is too late, but what is being copied is awaited.
+      if (slot.posted === null && slot.copying === 0) this.finish(slot);
+    }
+  }
+
+  frame(tile: number, number: number, frame: VideoFrame): void {
+    const slot = this.slots.get(number);
+    if (!slot || slot.posted !== null || !this.manifest) {
+      frame.close();
+      return;
+    }
+    slot.copying += 1;
+    this.look(frame);
+    this.copy(tile, slot, frame)
+      .then(
+        () => {
+          slot.tiles[tile] = THERE;
+          slot.has += 1;
+        },
+        (error) => {
+          slot.wants -= 1;
+          this.failed(tile, String(error));
+        },
+      )
+      .finally(() => {
+        frame.close();
+        slot.copying -= 1;
+        if (slot.has === slot.wants && slot.posted === null && this.slots.has(number)) this.finish(slot);
+        this.feed();
+      });
+  }
+
+  /** Copies a tile's pixels into its place. */
+  private async copy(tile: number, slot: Slot, frame: VideoFrame): Promise<void> {
+    const { columns, rows } = this.manifest as Manifest;
+    const { width, height, cb, cr, bytes } = this.planes;
+    const [wide, high] = [width / columns, height / rows];
+    if (frame.displayWidth !== wide || frame.displayHeight !== high) {
+      throw new Error(`it has ${frame.displayWidth}x${frame.displayHeight} pixels, and ${wide}x${high} are its place`);
+    }
+    slot.buffer ??= this.pool.pop() ?? new ArrayBuffer(bytes);
+    const [left, top] = [(tile % columns) * wide, Math.floor(tile / columns) * high];
+    const chroma = (top / 2) * (width / 2) + left / 2;
+    const layout = [
+      { offset: top * width + left, stride: width },
+      { offset: cb + chroma, stride: width / 2 },
+      { offset: cr + chroma, stride: width / 2 },
+    ];
+    if (frame.format === "I420") {
+      await frame.copyTo(slot.buffer, { layout });
+    } else if (frame.format === "NV12") {
+      await apart(frame, slot.buffer, layout, wide, high);
+    } else {
+      throw new Error(`its pixels are ${frame.format ?? "not to be had"}, and I420 or NV12 is wanted`);
+    }
+  }
+
+  private look({ colorSpace }: VideoFrame): void {
+    const colour: Colour = { matrix: colorSpace.matrix ?? "bt709", full: colorSpace.fullRange === true };
+    const text = JSON.stringify(colour);
+    if (text === this.colour) return;
+    this.colour = text;
+    this.post({ is: "colour", colour });
+  }
+
+  /** Hands a picture to the page as it is. */
+  private finish(slot: Slot): void {
+    slot.posted = now();
+    const is = slot.wants === 0 || slot.has > 0;
+    if (!is) {
+      // Nothing new is in it: the picture before stays.
+      this.settle(slot, false);
+      return;
+    }
+    const buffer = slot.buffer ?? new ArrayBuffer(0);
+    slot.buffer = null;
+    const { number, tiles } = slot;
+    this.post({ is: "picture", picture: { number, at: number * this.period, buffer, tiles } }, [buffer]);
+  }
+
+  /** The page has shown a picture, or had no time for it. */
+  done(number: number, shown: boolean, buffer: ArrayBuffer): void {
+    if (buffer.byteLength === this.planes.bytes && this.pool.length < POOL) this.pool.push(buffer);
+    const slot = this.slots.get(number);
+    if (slot) this.settle(slot, shown);
+  }
+
+  private settle(slot: Slot, shown: boolean): void {
+    this.slots.delete(slot.number);
+    const going = this.going.get(slot.gop);
+    if (!going || !this.manifest) return;
+    if (shown) {
+      going.shown += 1;
+      const due = this.clock.time(slot.number * this.period);
+      if (due !== null && slot.posted !== null) going.lead = Math.min(going.lead, due - slot.posted);
+      for (const [tile, qp] of going.qps.entries()) {
+        if (qp === null) continue;
+        const counts = slot.tiles[tile] === THERE ? going.there : going.missed;
+        counts[tile] += 1;
+      }
+    } else {
+      going.dropped += 1;
+    }
+    if (going.shown + going.dropped === this.manifest.pictures) this.close(going);
+  }
+
+  /** All pictures of a GoP have had their time. */
+  private close(going: Going): void {
+    this.going.delete(going.gop);
+    const late = going.missed.filter((missed) => missed > 0).length;
+    const lead = Number.isFinite(going.lead) ? going.lead : 0;
+    const { gop, shown, dropped, lateNetwork } = going;
+    const tiles = going.qps.map((qp, tile) => ({
+      qp: qp !== null && going.there[tile] > 0 ? qp : NOTHING,
+      missed: going.missed[tile],
+    }));
+    this.report({ gop, shown, dropped, lateNetwork, lateDecoding: late, lead, tiles });
+    const { sums } = this;
+    sums.gops += 1;
+    sums.shown += shown;
+    sums.dropped += dropped;
+    sums.lateNetwork += lateNetwork;
+    sums.lateDecoding += late;
+    sums.lead = lead;
+    this.post({ is: "figures", figures: { ...sums } });
+    if (late > 0) this.clock.slower();
+  }
+
+  /** Nobody sees it: nothing is decoded until it is seen again, and then from the next GoP on. */
+  hide(hidden: boolean): void {
+    this.hidden = hidden;
+    if (hidden) this.stop();
+  }
+
+  private stop(): void {
+    this.bank.reset();
+    this.slots.clear();
+    this.going.clear();
+  }
+}
+
+/** Copies a picture whose Cb and Cr alternate. */
+async function apart(
+  frame: VideoFrame,
+  into: ArrayBuffer,
+  layout: { offset: number; stride: number }[],
+  wide: number,
+  high: number,
+): Promise<void> {
+  const from = new Uint8Array(frame.allocationSize());
+  const [luma, chroma] = await frame.copyTo(from);
+  const to = new Uint8Array(into);
+  for (let row = 0; row < high; row++) {
+    const at = luma.offset + row * luma.stride;
+    to.set(from.subarray(at, at + wide), layout[0].offset + row * layout[0].stride);
+  }
+  for (let row = 0; row < high / 2; row++) {
+    for (let column = 0; column < wide / 2; column++) {
+      const at = chroma.offset + row * chroma.stride + 2 * column;
+      to[layout[1].offset + row * layout[1].stride + column] = from[at];
+      to[layout[2].offset + row * layout[2].stride + column] = from[at + 1];
+    }
+  }
+}
