@@ -69,7 +69,8 @@ a2[0]*b2[2]+a2[2]*b2[0]+a2[3]*b2[1]-a2[1]*b2[3],a2[0]*b2[3]+a2[3]*b2[0]+a2[1]*b2
 Math.PI/180;function matrix({yaw,pitch,roll}){let half=degrees=>[Math.sin(radians(degrees)/2),Math.cos(radians(degrees)/
 2)],[[sy,cy],[sp,cp],[sr,cr]]=[half(yaw),half(pitch),half(roll)],[w2,x2,y2,z2]=times(times([cy,0,0,-sy],[cp,0,-sp,0]),[cr,
 sr,0,0]);return[1-2*(y2*y2+z2*z2),2*(x2*y2-w2*z2),2*(x2*z2+w2*y2),2*(x2*y2+w2*z2),1-2*(x2*x2+z2*z2),2*(y2*z2-w2*x2),2*(x2*
-z2-w2*y2),2*(y2*z2+w2*x2),1-2*(x2*x2+y2*y2)]}function planes(width,height){let[luma,chroma]=[width*height,width*height/4],cb=luma+width,cr=cb+chroma+width/2;return{width,
+z2-w2*y2),2*(y2*z2+w2*x2),1-2*(x2*x2+y2*y2)]}var WIDEST=100;function halves(fov,width,height){let half=Math.tan(fov*Math.PI/360);return width>=height?[half,half*height/
+width]:[half*width/height,half]}function planes(width,height){let[luma,chroma]=[width*height,width*height/4],cb=luma+width,cr=cb+chroma+width/2;return{width,
 height,cb,cr,bytes:cr+chroma+width/2}}var VERTICES=`#version 300 es
 void main() {
   vec2 at = vec2((gl_VertexID << 1) & 2, gl_VertexID & 2);
@@ -102,10 +103,10 @@ void main() {
     if (min(near.x, near.y) < 0.8) seen = mix(seen, vec3(1.0), 0.6);
   }
   colour = vec4(seen, 1.0);
-}`,WIDEST=100,Screen=class{constructor(canvas2){this.canvas=canvas2;let gl=canvas2.getContext("webgl2",{antialias:!1,alpha:!1});
-if(!gl)throw new Error("WebGL 2 is not to be had");this.gl=gl,this.prepare(),canvas2.addEventListener("webglcontextlost",
-event=>{event.preventDefault(),this.lost=!0}),canvas2.addEventListener("webglcontextrestored",()=>{this.lost=!1,this.prepare(),
-this.manifest&&this.start(this.manifest),this.mark(this.states)})}canvas;gl;uniforms={};textures=[];manifest=null;planes=planes(
+}`,Screen=class{constructor(canvas2){this.canvas=canvas2;let gl=canvas2.getContext("webgl2",{antialias:!1,alpha:!1});if(!gl)
+throw new Error("WebGL 2 is not to be had");this.gl=gl,this.prepare(),canvas2.addEventListener("webglcontextlost",event=>{
+event.preventDefault(),this.lost=!0}),canvas2.addEventListener("webglcontextrestored",()=>{this.lost=!1,this.prepare(),this.
+manifest&&this.start(this.manifest),this.mark(this.states)})}canvas;gl;uniforms={};textures=[];manifest=null;planes=planes(
 2,2);grey=[];colour={matrix:"bt709",full:!1};states=[];lost=!1;prepare(){let{gl}=this,program=gl.createProgram();for(let[
 kind,text]of[[gl.VERTEX_SHADER,VERTICES],[gl.FRAGMENT_SHADER,PIXELS]]){let shader=gl.createShader(kind);shader&&(gl.shaderSource(
 shader,text),gl.compileShader(shader),gl.attachShader(program,shader))}if(gl.linkProgram(program),!gl.isContextLost()&&!gl.
@@ -139,14 +140,11 @@ gl.uniformMatrix3fv(this.uniforms.matrix,!1,columns),gl.uniform3f(this.uniforms.
 this.states=states;let{gl,manifest}=this;if(!manifest||this.lost||states.length!==manifest.columns*manifest.rows)return;
 let texels=new Uint8Array(4*states.length);for(let[tile,{qp,late}]of states.entries()){let rank=qp===null?-1:manifest.qps.
 indexOf(qp),coarse=manifest.qps.length>1?rank/(manifest.qps.length-1):0;texels.set([255*coarse,255*(1-coarse),late?255:0,
-late?255:rank<0?0:100],4*tile)}gl.activeTexture(gl.TEXTURE3),gl.texSubImage2D(gl.TEXTURE_2D,0,0,0,manifest.columns,manifest.
+late?255:rank<0?0:70],4*tile)}gl.activeTexture(gl.TEXTURE3),gl.texSubImage2D(gl.TEXTURE_2D,0,0,0,manifest.columns,manifest.
 rows,gl.RGBA,gl.UNSIGNED_BYTE,texels)}draw(view2,marks){let{gl,canvas:canvas2,uniforms}=this;if(this.lost||!this.manifest)
 return;gl.viewport(0,0,canvas2.width,canvas2.height);let[wide,high]=halves(view2.fov,canvas2.width,canvas2.height);gl.uniform2f(
 uniforms.size,canvas2.width,canvas2.height),gl.uniform2f(uniforms.halves,wide,high),gl.uniform1f(uniforms.marks,marks?1:
-0),gl.uniformMatrix3fv(uniforms.head,!0,matrix(view2)),gl.drawArrays(gl.TRIANGLES,0,3)}pixels(){let{gl,canvas:canvas2}=this,
-all=new Uint8Array(4*canvas2.width*canvas2.height);return gl.readPixels(0,0,canvas2.width,canvas2.height,gl.RGBA,gl.UNSIGNED_BYTE,
-all),all}};function halves(fov,width,height){let half=Math.tan(fov*Math.PI/360);return width>=height?[half,half*height/width]:
-[half*width/height,half]}var NARROWEST=30,TURN=5,ZOOM=10,within=degrees=>((degrees+180)%360+360)%360-180;function byKey(view2,key){switch(key){case"\
+0),gl.uniformMatrix3fv(uniforms.head,!0,matrix(view2)),gl.drawArrays(gl.TRIANGLES,0,3)}};var NARROWEST=30,TURN=5,ZOOM=10,within=degrees=>((degrees+180)%360+360)%360-180;function byKey(view2,key){switch(key){case"\
 ArrowLeft":return turned(view2,-TURN,0);case"ArrowRight":return turned(view2,TURN,0);case"ArrowUp":return turned(view2,0,
 TURN);case"ArrowDown":return turned(view2,0,-TURN);case"+":case"=":return{...view2,fov:Math.max(NARROWEST,view2.fov-ZOOM)};case"\
 -":return{...view2,fov:Math.min(WIDEST,view2.fov+ZOOM)};case"Home":return{yaw:0,pitch:0,roll:0,fov:WIDEST};default:return null}}
@@ -220,23 +218,23 @@ width>0&&height>0&&(canvas.width!==width||canvas.height!==height)&&([canvas.widt
 this.done(this.waiting.shift(),!1);return;case"clock":this.begins=message.begins,page.delay=message.delay;return;case"li\
 nk":page.link=message.link;break;case"manifest":[page.manifest,page.gop,page.figures]=[message.manifest,-1,null];try{this.
 screen.start(message.manifest)}catch(error){page.trouble=String(error)}break;case"colour":this.screen.code(message.colour);
-break;case"gop":[page.gop,page.tiles]=[message.gop,message.tiles],this.screen.mark(message.tiles);break;case"figures":page.
-figures=message.figures;break;case"place":page.place=message.place;break;case"sample":page.sample=JSON.parse(message.text);
-break;case"report":page.report=JSON.parse(message.text);break;case"trouble":page.trouble=message.text;break}(message.is===
-"link"||now()-this.figuresAt>(calm.matches?10:1)*FIGURES)&&this.paint()}paint(){this.figuresAt=now(),D(view(page,actions),
-panel),document.title=page.link.is==="live"?"Weftline player":`Weftline player: ${page.link.is}`}done({number:number2,buffer},shown){
-this.tell({is:"done",number:number2,shown,buffer},[buffer])}frame(){requestAnimationFrame(()=>this.frame());let at=this.
-begins===null?-1/0:now()-this.begins;this.waiting.sort((a2,b2)=>a2.number-b2.number);let due=this.waiting.filter(picture=>picture.
-at<=at);this.waiting.splice(0,due.length);let newest=due.pop();for(let picture of due)this.done(picture,!1);newest&&(this.
-screen.upload(newest),this.stale=!0),this.stale&&(this.screen.draw(this.look.view,page.marks),this.stale=!1,this.drawn+=
-1,canvas.dataset.drawn=String(this.drawn)),newest&&(canvas.dataset.number=String(newest.number),this.done(newest,!this.screen.
-lost))}hide(hidden){for(let picture of this.waiting.splice(0))this.done(picture,!1);this.tell({is:"hidden",hidden}),this.
-stale=!0}again(){this.stale=!0,this.paint()}steer(){this.tell({is:"steer"})}};function script(path){let types=globalThis.
-trustedTypes,createScriptURL=url=>{if(url!==path)throw new TypeError(`${url} is no script of ours`);return url};return types?
-types.createPolicy("weftline",{createScriptURL}).createScriptURL(path):path}var player=null,actions={marks(){page.marks=
-!page.marks,player?.again()},steer:()=>player?.steer(),whole(){document.fullscreenElement?document.exitFullscreen():document.
-documentElement.requestFullscreen()}};function refuse(reason,remedy){canvas.hidden=!0,document.title="Weftline player: n\
-ot here",D(refused(reason,remedy),panel)}async function start(){let missing=lacks();if(missing)return refuse(...missing);
+break;case"gop":[page.gop,page.tiles]=[message.gop,message.tiles],this.screen.mark(message.tiles),canvas.dataset.qps=message.
+tiles.map(({qp})=>qp??"").join(",");break;case"figures":page.figures=message.figures;break;case"place":page.place=message.
+place;break;case"sample":page.sample=JSON.parse(message.text);break;case"report":page.report=JSON.parse(message.text);break;case"\
+trouble":page.trouble=message.text;break}(message.is==="link"||now()-this.figuresAt>(calm.matches?10:1)*FIGURES)&&this.paint()}paint(){
+this.figuresAt=now(),D(view(page,actions),panel),document.title=page.link.is==="live"?"Weftline player":`Weftline player\
+: ${page.link.is}`}done({number:number2,buffer},shown){this.tell({is:"done",number:number2,shown,buffer},[buffer])}frame(){
+requestAnimationFrame(()=>this.frame());let at=this.begins===null?-1/0:now()-this.begins;this.waiting.sort((a2,b2)=>a2.number-
+b2.number);let due=this.waiting.filter(picture=>picture.at<=at);this.waiting.splice(0,due.length);let newest=due.pop();for(let picture of due)
+this.done(picture,!1);newest&&(this.screen.upload(newest),this.stale=!0),this.stale&&(this.screen.draw(this.look.view,page.
+marks),this.stale=!1,this.drawn+=1,canvas.dataset.drawn=String(this.drawn)),newest&&(canvas.dataset.number=String(newest.
+number),this.done(newest,!this.screen.lost))}hide(hidden){for(let picture of this.waiting.splice(0))this.done(picture,!1);
+this.tell({is:"hidden",hidden}),this.stale=!0}again(){this.stale=!0,this.paint()}steer(){this.tell({is:"steer"})}};function script(path){
+let types=globalThis.trustedTypes,createScriptURL=url=>{if(url!==path)throw new TypeError(`${url} is no script of ours`);
+return url};return types?types.createPolicy("weftline",{createScriptURL}).createScriptURL(path):path}var player=null,actions={
+marks(){page.marks=!page.marks,player?.again()},steer:()=>player?.steer(),whole(){document.fullscreenElement?document.exitFullscreen():
+document.documentElement.requestFullscreen()}};function refuse(reason,remedy){canvas.hidden=!0,document.title="Weftline \
+player: not here",D(refused(reason,remedy),panel)}async function start(){let missing=lacks();if(missing)return refuse(...missing);
 try{await begin()}catch(error){return refuse(error.message,"Open the address that weftline vr play printed.")}try{player=
 new Player}catch(error){refuse(error.message,"The picture is drawn by WebGL 2: turn on hardware acceleration in the brow\
 ser, or use another one.")}}start();

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Either, Full, Limited};
 use hyper::body::{Body, Incoming};
-use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue, SET_COOKIE};
+use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, SET_COOKIE};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
@@ -299,7 +299,6 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>) -> hyper::Result<()> {
         async move { Ok::<_, Infallible>(answer(request, &shared, &own).await) }
     });
     let connection = hyper::server::conn::http1::Builder::new()
-        .keep_alive(false)
         .max_buf_size(MAX_HEAD)
         .timer(TokioTimer::new())
         .header_read_timeout(PATIENCE)
@@ -333,6 +332,10 @@ async fn answer(request: Request<Incoming>, shared: &Arc<Shared>, fate: &Mutex<F
         Err(refusal) => refuse(&refusal, is_api),
     };
     guard::seal(answer.headers_mut());
+    // A connection is for one request; one that is upgraded is the page's from then on.
+    if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
+        answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
     answer
 }
 

@@ -7,3 +7,6 @@ mod stage;
 
 pub use message::{Shown, WrongMessage, check_message};
 pub use stage::Stage;
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,7 @@
 // Draws the view of the sphere: one triangle over the canvas, and for each pixel the ray back to the frame,
 // as the Rust renderer has it (crates/video/src/metric).
 
-import { matrix } from "./geometry.js";
+import { halves, matrix } from "./geometry.js";
 import type { View } from "./look.js";
 import { type Colour, GREY, LEAVE, type Picture, planes, type Planes, THERE, type TileState } from "./talk.js";
 import type { Manifest } from "./wire.js";
@@ -41,9 +41,6 @@ void main() {
   }
   colour = vec4(seen, 1.0);
 }`;
-
-/** The angle that the longer side of the view spans at most: what the program plans for, degrees. */
-export const WIDEST = 100;
 
 type Uniform = "head" | "matrix" | "offset" | "size" | "halves" | "marks";
 
@@ -224,7 +221,7 @@ export class Screen {
       const rank = qp === null ? -1 : manifest.qps.indexOf(qp);
       // The finest is green, the coarsest red; what was left out is not marked.
       const coarse = manifest.qps.length > 1 ? rank / (manifest.qps.length - 1) : 0;
-      texels.set([255 * coarse, 255 * (1 - coarse), late ? 255 : 0, late ? 255 : rank < 0 ? 0 : 100], 4 * tile);
+      texels.set([255 * coarse, 255 * (1 - coarse), late ? 255 : 0, late ? 255 : rank < 0 ? 0 : 70], 4 * tile);
     }
     gl.activeTexture(gl.TEXTURE3);
     gl.texSubImage2D(gl.TEXTURE_2D, 0, 0, 0, manifest.columns, manifest.rows, gl.RGBA, gl.UNSIGNED_BYTE, texels);
@@ -243,18 +240,4 @@ export class Screen {
     gl.uniformMatrix3fv(uniforms.head, true, matrix(view));
     gl.drawArrays(gl.TRIANGLES, 0, 3);
   }
-
-  /** The pixels just drawn, for those who look whether there is anything. */
-  pixels(): Uint8Array {
-    const { gl, canvas } = this;
-    const all = new Uint8Array(4 * canvas.width * canvas.height);
-    gl.readPixels(0, 0, canvas.width, canvas.height, gl.RGBA, gl.UNSIGNED_BYTE, all);
-    return all;
-  }
-}
-
-/** Half of the view's sides, at a distance of 1: its longer one spans `fov` degrees. */
-export function halves(fov: number, width: number, height: number): [number, number] {
-  const half = Math.tan((fov * Math.PI) / 360);
-  return width >= height ? [half, (half * height) / width] : [(half * width) / height, half];
 }

@@ -54,3 +54,12 @@ export function byDistance(columns: number, rows: number, head: Head): number[] 
   });
   return near.map((_, tile) => tile).sort((a, b) => near[b] - near[a]);
 }
+
+/** The angle that the longer side of the view spans at most: what the program plans for, degrees. */
+export const WIDEST = 100;
+
+/** Half of the view's sides, at a distance of 1: its longer one spans `fov` degrees. */
+export function halves(fov: number, width: number, height: number): [number, number] {
+  const half = Math.tan((fov * Math.PI) / 360);
+  return width >= height ? [half, (half * height) / width] : [(half * width) / height, half];
+}

@@ -1,7 +1,6 @@
 // Where the viewer looks: turned by dragging the picture, by touch, and by keys.
 
-import type { Head } from "./geometry.js";
-import { halves, WIDEST } from "./draw.js";
+import { halves, type Head, WIDEST } from "./geometry.js";
 
 /** A head, and the angle that the view's longer side spans, degrees. */
 export interface View extends Head {

@@ -61,7 +61,7 @@ class Player {
   /** Something else is to be seen than was drawn. */
   private stale = true;
   private figuresAt = 0;
-  /** Pictures drawn, for who looks at the page from outside. */
+  /** Drawings so far; like the other data of the canvas for who looks at the page from outside. */
   private drawn = 0;
 
   constructor() {
@@ -134,6 +134,7 @@ class Player {
       case "gop":
         [page.gop, page.tiles] = [message.gop, message.tiles];
         this.screen.mark(message.tiles);
+        canvas.dataset.qps = message.tiles.map(({ qp }) => qp ?? "").join(",");
         break;
       case "figures":
         page.figures = message.figures;
