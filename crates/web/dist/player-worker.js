@@ -97,53 +97,54 @@ tile2.gop<=this.current)return;if(tile2.tile>=this.manifest.columns*this.manifes
 tile,new Map([[tile2.qp,tile2]]))}begin(gop){let{manifest:manifest2}=this;if(!manifest2||gop<=this.current)return;this.current=
 gop,this.clock.hint(gop*manifest2.gop);let coming=this.open(gop);for(let old of[...this.coming.keys()].filter(other=>other<=
 gop))this.coming.delete(old);if(this.hidden)return;let count=manifest2.columns*manifest2.rows,none=()=>new Array(count).
-fill(0),going={gop,qps:[],lateNetwork:0,missed:none(),there:none(),shown:0,dropped:0,lead:1/0},wants=new Array(manifest2.
-pictures).fill(0),states=[];for(let tile2=0;tile2<count;tile2++){let qp=this.choose(tile2,coming,wants,gop),planned=coming.
-notice?.tiles[tile2]?.planned,late=planned?planned.qp!==qp:coming.notice===null&&qp===null;going.lateNetwork+=late?1:0,going.
-qps.push(qp),states.push({qp,late})}this.going.set(gop,going),this.post({is:"gop",gop,tiles:states});let grey=manifest2.
-concealment!=="last-received";for(let[picture,wanted]of wants.entries()){let number=gop*manifest2.pictures+picture,tiles=Uint8Array.
-from(going.qps,qp=>qp===null&&grey?2:0),slot={number,gop,buffer:null,tiles,wants:wanted,has:0,copying:0,posted:null};this.
-slots.set(number,slot),wanted===0&&this.finish(slot)}this.step()}choose(tile2,coming,wants,gop){let{manifest:manifest2}=this,
-came=coming.tiles.get(tile2);if(!came||!manifest2)return null;let told=coming.notice?.tiles[tile2],found=(told?[told.planned?.
-qp,told.base?.qp]:[...came.keys()].sort((a,b)=>a-b)).map(qp=>qp===void 0?void 0:came.get(qp)).find(one=>one);if(!found)return null;
-try{let how=setup(found.init),all=samples(found.segment,how);if(all.length>manifest2.pictures)throw new Error("a segment\
- has more pictures than a GoP");let first=gop*manifest2.pictures,course={gop,codec:how.codec,samples:all,first};for(let{
-picture}of all)wants[picture]+=1;return this.bank.add(tile2,course),found.qp}catch(error){return this.failed(tile2,String(
-error)),null}}failed(tile2,why){let text2=`tile ${tile2} cannot be decoded: ${why}`;text2!==this.trouble&&this.post({is:"\
-trouble",text:text2}),this.trouble=text2}room(){this.feed()}feed(){let{manifest:manifest2}=this;if(!manifest2||this.hidden)
-return;let at=this.clock.position(),shown2=at===null?0:Math.floor(at/this.period),ahead=Math.max(AHEAD,Math.ceil(this.clock.
-delay/this.period)+3);this.bank.feed(this.order,Math.floor(shown2/manifest2.pictures),shown2+ahead)}step(){this.feed();let at=now();
-for(let slot of this.slots.values()){let due=this.clock.time(slot.number*this.period);if(due===null||at<due+this.period/
-2)break;slot.posted===null&&slot.copying===0&&this.finish(slot)}}frame(tile2,number,frame){let slot=this.slots.get(number);
-if(!slot||slot.posted!==null||!this.manifest){frame.close();return}slot.copying+=1,this.look(frame),this.copy(tile2,slot,
-frame).then(()=>{slot.tiles[tile2]=1,slot.has+=1},error=>{slot.wants-=1,this.failed(tile2,String(error))}).finally(()=>{
-frame.close(),slot.copying-=1,slot.has===slot.wants&&slot.posted===null&&this.slots.has(number)&&this.finish(slot),this.
-feed()})}async copy(tile2,slot,frame){let{columns,rows}=this.manifest,{width,height,cb,cr,bytes}=this.planes,[wide,high]=[
-width/columns,height/rows];if(frame.displayWidth!==wide||frame.displayHeight!==high)throw new Error(`it has ${frame.displayWidth}\
-x${frame.displayHeight} pixels, and ${wide}x${high} are its place`);slot.buffer??=this.pool.pop()??new ArrayBuffer(bytes);
-let[left,top]=[tile2%columns*wide,Math.floor(tile2/columns)*high],chroma=top/2*(width/2)+left/2,layout=[{offset:top*width+
-left,stride:width},{offset:cb+chroma,stride:width/2},{offset:cr+chroma,stride:width/2}];if(frame.format==="I420")await frame.
-copyTo(slot.buffer,{layout});else if(frame.format==="NV12")await apart(frame,slot.buffer,layout,wide,high);else throw new Error(
-`its pixels are ${frame.format??"not to be had"}, and I420 or NV12 is wanted`)}look({colorSpace}){let colour={matrix:colorSpace.
-matrix??"bt709",full:colorSpace.fullRange===!0},text2=JSON.stringify(colour);text2!==this.colour&&(this.colour=text2,this.
-post({is:"colour",colour}))}finish(slot){if(slot.posted=now(),!(slot.wants===0||slot.has>0)){this.settle(slot,!1);return}
-let buffer=slot.buffer??new ArrayBuffer(0);slot.buffer=null;let{number,tiles}=slot;this.post({is:"picture",picture:{number,
-at:number*this.period,buffer,tiles}},[buffer])}done(number,shown2,buffer){buffer.byteLength===this.planes.bytes&&this.pool.
-length<POOL&&this.pool.push(buffer);let slot=this.slots.get(number);slot&&this.settle(slot,shown2)}settle(slot,shown2){this.
-slots.delete(slot.number);let going=this.going.get(slot.gop);if(!(!going||!this.manifest)){if(shown2){going.shown+=1;let due=this.
-clock.time(slot.number*this.period);due!==null&&slot.posted!==null&&(going.lead=Math.min(going.lead,due-slot.posted));for(let[
-tile2,qp]of going.qps.entries()){if(qp===null)continue;let counts=slot.tiles[tile2]===1?going.there:going.missed;counts[tile2]+=
-1}}else going.dropped+=1;going.shown+going.dropped===this.manifest.pictures&&this.close(going)}}close(going){this.going.
-delete(going.gop);let late=going.missed.filter(missed=>missed>0).length,lead=Number.isFinite(going.lead)?going.lead:0,{gop,
-shown:shown2,dropped,lateNetwork}=going,tiles=going.qps.map((qp,tile2)=>({qp:qp!==null&&going.there[tile2]>0?qp:255,missed:going.
-missed[tile2]}));this.report({gop,shown:shown2,dropped,lateNetwork,lateDecoding:late,lead,tiles});let{sums}=this;sums.gops+=
-1,sums.shown+=shown2,sums.dropped+=dropped,sums.lateNetwork+=lateNetwork,sums.lateDecoding+=late,sums.lead=lead,this.post(
-{is:"figures",figures:{...sums}}),late>0&&this.clock.slower()}hide(hidden){this.hidden=hidden,hidden&&this.stop()}stop(){
-this.bank.reset(),this.slots.clear(),this.going.clear()}};async function apart(frame,into,layout,wide,high){let from=new Uint8Array(
-frame.allocationSize()),[luma,chroma]=await frame.copyTo(from),to=new Uint8Array(into);for(let row=0;row<high;row++){let at=luma.
-offset+row*luma.stride;to.set(from.subarray(at,at+wide),layout[0].offset+row*layout[0].stride)}for(let row=0;row<high/2;row++)
-for(let column=0;column<wide/2;column++){let at=chroma.offset+row*chroma.stride+2*column;to[layout[1].offset+row*layout[1].
-stride+column]=from[at],to[layout[2].offset+row*layout[2].stride+column]=from[at+1]}}var POSES=50,STEP=8,ASKING={first:100,times:10,later:500},SILENCE=1e4,AGAIN=1e3,scope=globalThis,post=(message,transfer=[])=>scope.
+fill(0),going={gop,qps:[],lateNetwork:0,broken:0,missed:none(),there:none(),shown:0,dropped:0,lead:1/0},wants=new Array(
+manifest2.pictures).fill(0),states=[];for(let tile2=0;tile2<count;tile2++){let chosen=this.choose(tile2,coming,wants,gop),
+qp=chosen??null,planned=coming.notice?.tiles[tile2]?.planned,late=planned?planned.qp!==qp:coming.notice===null&&qp===null;
+chosen===void 0?going.broken+=1:late&&(going.lateNetwork+=1),going.qps.push(qp),states.push({qp,late})}this.going.set(gop,
+going),this.post({is:"gop",gop,tiles:states});let grey=manifest2.concealment!=="last-received";for(let[picture,wanted]of wants.
+entries()){let number=gop*manifest2.pictures+picture,tiles=Uint8Array.from(going.qps,qp=>qp===null&&grey?2:0),slot={number,
+gop,buffer:null,tiles,wants:wanted,has:0,copying:0,posted:null};this.slots.set(number,slot),wanted===0&&this.finish(slot)}
+this.step()}choose(tile2,coming,wants,gop){let{manifest:manifest2}=this,came=coming.tiles.get(tile2);if(!came||!manifest2)
+return null;let told=coming.notice?.tiles[tile2],found=(told?[told.planned?.qp,told.base?.qp]:[...came.keys()].sort((a,b)=>a-
+b)).map(qp=>qp===void 0?void 0:came.get(qp)).find(one=>one);if(!found)return null;try{let how=setup(found.init),all=samples(
+found.segment,how);if(all.length>manifest2.pictures)throw new Error("a segment has more pictures than a GoP");let first=gop*
+manifest2.pictures,course={gop,codec:how.codec,samples:all,first};for(let{picture}of all)wants[picture]+=1;return this.bank.
+add(tile2,course),found.qp}catch(error){this.failed(tile2,String(error));return}}failed(tile2,why){let text2=`tile ${tile2}\
+ cannot be decoded: ${why}`;text2!==this.trouble&&this.post({is:"trouble",text:text2}),this.trouble=text2}room(){this.feed()}feed(){
+let{manifest:manifest2}=this;if(!manifest2||this.hidden)return;let at=this.clock.position(),shown2=at===null?0:Math.floor(
+at/this.period),ahead=Math.max(AHEAD,Math.ceil(this.clock.delay/this.period)+3);this.bank.feed(this.order,Math.floor(shown2/
+manifest2.pictures),shown2+ahead)}step(){this.feed();let at=now();for(let slot of this.slots.values()){let due=this.clock.
+time(slot.number*this.period);if(due===null||at<due+this.period/2)break;slot.posted===null&&slot.copying===0&&this.finish(
+slot)}}frame(tile2,number,frame){let slot=this.slots.get(number);if(!slot||slot.posted!==null||!this.manifest){frame.close();
+return}slot.copying+=1,this.look(frame),this.copy(tile2,slot,frame).then(()=>{slot.tiles[tile2]=1,slot.has+=1},error=>{slot.
+wants-=1,this.failed(tile2,String(error))}).finally(()=>{frame.close(),slot.copying-=1,slot.has===slot.wants&&slot.posted===
+null&&this.slots.has(number)&&this.finish(slot),this.feed()})}async copy(tile2,slot,frame){let{columns,rows}=this.manifest,
+{width,height,cb,cr,bytes}=this.planes,[wide,high]=[width/columns,height/rows];if(frame.displayWidth!==wide||frame.displayHeight!==
+high)throw new Error(`it has ${frame.displayWidth}x${frame.displayHeight} pixels, and ${wide}x${high} are its place`);slot.
+buffer??=this.pool.pop()??new ArrayBuffer(bytes);let[left,top]=[tile2%columns*wide,Math.floor(tile2/columns)*high],chroma=top/
+2*(width/2)+left/2,layout=[{offset:top*width+left,stride:width},{offset:cb+chroma,stride:width/2},{offset:cr+chroma,stride:width/
+2}];if(frame.format==="I420")await frame.copyTo(slot.buffer,{layout});else if(frame.format==="NV12")await apart(frame,slot.
+buffer,layout,wide,high);else throw new Error(`its pixels are ${frame.format??"not to be had"}, and I420 or NV12 is want\
+ed`)}look({colorSpace}){let colour={matrix:colorSpace.matrix??"bt709",full:colorSpace.fullRange===!0},text2=JSON.stringify(
+colour);text2!==this.colour&&(this.colour=text2,this.post({is:"colour",colour}))}finish(slot){if(slot.posted=now(),!(slot.
+wants===0||slot.has>0)){this.settle(slot,!1);return}let buffer=slot.buffer??new ArrayBuffer(0);slot.buffer=null;let{number,
+tiles}=slot;this.post({is:"picture",picture:{number,at:number*this.period,buffer,tiles}},[buffer])}done(number,shown2,buffer){
+buffer.byteLength===this.planes.bytes&&this.pool.length<POOL&&this.pool.push(buffer);let slot=this.slots.get(number);slot&&
+this.settle(slot,shown2)}settle(slot,shown2){this.slots.delete(slot.number);let going=this.going.get(slot.gop);if(!(!going||
+!this.manifest)){if(shown2){going.shown+=1;let due=this.clock.time(slot.number*this.period);due!==null&&slot.posted!==null&&
+(going.lead=Math.min(going.lead,due-slot.posted));for(let[tile2,qp]of going.qps.entries()){if(qp===null)continue;let counts=slot.
+tiles[tile2]===1?going.there:going.missed;counts[tile2]+=1}}else going.dropped+=1;going.shown+going.dropped===this.manifest.
+pictures&&this.close(going)}}close(going){this.going.delete(going.gop);let late=going.missed.filter(missed=>missed>0).length+
+going.broken,lead=Number.isFinite(going.lead)?going.lead:0,{gop,shown:shown2,dropped,lateNetwork}=going,tiles=going.qps.
+map((qp,tile2)=>({qp:qp!==null&&going.there[tile2]>0?qp:255,missed:going.missed[tile2]}));this.report({gop,shown:shown2,
+dropped,lateNetwork,lateDecoding:late,lead,tiles});let{sums}=this;sums.gops+=1,sums.shown+=shown2,sums.dropped+=dropped,
+sums.lateNetwork+=lateNetwork,sums.lateDecoding+=late,sums.lead=lead,this.post({is:"figures",figures:{...sums}}),late>0&&
+this.clock.slower()}hide(hidden){this.hidden=hidden,hidden&&this.stop()}stop(){this.bank.reset(),this.slots.clear(),this.
+going.clear()}};async function apart(frame,into,layout,wide,high){let from=new Uint8Array(frame.allocationSize()),[luma,
+chroma]=await frame.copyTo(from),to=new Uint8Array(into);for(let row=0;row<high;row++){let at=luma.offset+row*luma.stride;
+to.set(from.subarray(at,at+wide),layout[0].offset+row*layout[0].stride)}for(let row=0;row<high/2;row++)for(let column=0;column<
+wide/2;column++){let at=chroma.offset+row*chroma.stride+2*column;to[layout[1].offset+row*layout[1].stride+column]=from[at],
+to[layout[2].offset+row*layout[2].stride+column]=from[at+1]}}var POSES=50,STEP=8,ASKING={first:100,times:10,later:500},SILENCE=1e4,AGAIN=1e3,scope=globalThis,post=(message,transfer=[])=>scope.
 postMessage(message,transfer),link=to=>post({is:"link",link:to}),socket=null,send=bytes=>{socket?.readyState===WebSocket.
 OPEN&&socket.send(bytes)},clock=new Clock,engine=new Engine(clock,post,of=>send(shown(of))),head={yaw:0,pitch:0,roll:0},
 steers=!1,heard=now(),asked=0,lastAsked=0,final=!1;function take(bytes){heard=now();let message=decode(bytes);if(message)

@@ -343,7 +343,7 @@ fn shown(of: &Shown) -> Vec<u8> {
     bytes
 }
 
-/// What a page is told and what it says, as its own tests read them (`ui/test/player.mjs`). After a change
+/// What a page is told and what it says, as its own tests read them (`ui/test/player-unit.mjs`). After a change
 /// of the messages: WEFTLINE_FIXTURES=write cargo test -p weftline-web fixtures
 #[test]
 fn the_fixtures_of_the_page_are_these_messages() {

@@ -27,6 +27,8 @@ interface Going {
   /** Of each tile, the QP that is decoded, if any. */
   qps: (number | null)[];
   lateNetwork: number;
+  /** Tiles that came and are none that can be decoded. */
+  broken: number;
   /** In how many of the pictures shown each tile was not. */
   missed: number[];
   /** In how many it was. */
@@ -144,15 +146,17 @@ export class Engine {
     const count = manifest.columns * manifest.rows;
     const none = () => new Array<number>(count).fill(0);
     const going: Going = {
-      gop, qps: [], lateNetwork: 0, missed: none(), there: none(), shown: 0, dropped: 0, lead: Infinity,
+      gop, qps: [], lateNetwork: 0, broken: 0, missed: none(), there: none(), shown: 0, dropped: 0, lead: Infinity,
     };
     const wants = new Array<number>(manifest.pictures).fill(0);
     const states: TileState[] = [];
     for (let tile = 0; tile < count; tile++) {
-      const qp = this.choose(tile, coming, wants, gop);
+      const chosen = this.choose(tile, coming, wants, gop);
+      const qp = chosen ?? null;
       const planned = coming.notice?.tiles[tile]?.planned;
       const late = planned ? planned.qp !== qp : coming.notice === null && qp === null;
-      going.lateNetwork += late ? 1 : 0;
+      if (chosen === undefined) going.broken += 1;
+      else if (late) going.lateNetwork += 1;
       going.qps.push(qp);
       states.push({ qp, late });
     }
@@ -171,8 +175,8 @@ export class Engine {
   }
 
   /** The QP of a tile that is shown of a GoP, which is decoded from now on: the one that was planned, else
-   * the base layer. */
-  private choose(tile: number, coming: Coming, wants: number[], gop: number): number | null {
+   * the base layer. `null`: nothing of it is there; `undefined`: what is there cannot be decoded. */
+  private choose(tile: number, coming: Coming, wants: number[], gop: number): number | null | undefined {
     const { manifest } = this;
     const came = coming.tiles.get(tile);
     if (!came || !manifest) return null;
@@ -191,7 +195,7 @@ export class Engine {
       return found.qp;
     } catch (error) {
       this.failed(tile, String(error));
-      return null;
+      return undefined;
     }
   }
 
@@ -330,7 +334,7 @@ export class Engine {
   /** All pictures of a GoP have had their time. */
   private close(going: Going): void {
     this.going.delete(going.gop);
-    const late = going.missed.filter((missed) => missed > 0).length;
+    const late = going.missed.filter((missed) => missed > 0).length + going.broken;
     const lead = Number.isFinite(going.lead) ? going.lead : 0;
     const { gop, shown, dropped, lateNetwork } = going;
     const tiles = going.qps.map((qp, tile) => ({

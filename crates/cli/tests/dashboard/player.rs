@@ -1,0 +1,85 @@
+//! `vr play --web` in a browser: crates/web/ui/test/player.mjs, which says what is to be done to the stream.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::common::vr::ffmpeg;
+use crate::common::{Daemon, weftline};
+use crate::page::{can_run, drive};
+use crate::relay::Relay;
+
+/// A package of two seconds of four by two tiles.
+fn package(dir: &Path) -> PathBuf {
+    let (scene, package) = (dir.join("scene.y4m"), dir.join("package"));
+    let run = |args: &str, file: &Path, out: &Path| {
+        let mut command = weftline(&["vr"]);
+        command.args(args.split(' ')).arg(file).arg("-o").arg(out);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    run("synth --size 384x192 --fps 12 --seconds 2", Path::new("rink"), &scene);
+    run("package --gop 0.5 --grid 4x2 --qp 22,30,42 --preset veryfast", &scene, &package);
+    package
+}
+
+/// Does what the test in the browser asks for, until it ends, which must be good; then looks at what the
+/// page has told.
+#[test]
+fn the_player_shows_what_arrives() {
+    if !ffmpeg() || !can_run() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let package = package(dir.path());
+    let package = package.to_str().unwrap();
+    let args = ["vr", "serve", package, "--listen", "127.0.0.1:0", "--insecure-plaintext"];
+    // It lasts longer than any browser takes.
+    let mut server = Daemon::start(&[&args[..], &["--gops", "4000"]].concat());
+    let address = server.listening();
+    let path = Relay::to(address);
+    let shown = dir.path().join("shown.jsonl");
+    let (address, through) = (address.to_string(), path.address().to_string());
+    let args = ["vr", "play", "--server", &address, &through, "--insecure-plaintext"];
+    // Not all tiles can be fine.
+    let paths = ["--path", "one=127.0.0.1,cap=500kbps", "two=127.0.0.2,cap=500kbps"];
+    let web = ["--web", "127.0.0.1:0", "--shown", shown.to_str().unwrap(), "--buffer", "1s"];
+    let mut player = Daemon::start(&[&args[..], &paths, &web].concat());
+    let url = player.says("player");
+    let mut server = Some(server);
+    let said = drive("test/player.mjs", &url, |what| match what {
+        "cut path" => path.cut(),
+        "restore path" => path.restore(),
+        "stop server" => server.as_ref().unwrap().signal("-TERM"),
+        other => panic!("{other}"),
+    });
+    eprintln!("{said}");
+    drop(server.take());
+    let (status, _) = player.end();
+    assert_eq!(status, Some(1), "the stream broke off");
+    check_shown(&shown);
+}
+
+/// Each page has shown what arrived in time: but for what its decoders had no time for.
+fn check_shown(shown: &Path) {
+    let text = fs::read_to_string(shown).unwrap();
+    let (mut pages, mut exact) = (BTreeSet::new(), 0);
+    for line in text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()) {
+        pages.insert(line["page"].as_u64().unwrap());
+        assert_eq!(line["shown"].as_array().unwrap().len(), 8, "{line}");
+        exact += u32::from(line["pictures_shown"] != 0 && line["shown"] == line["model"]);
+    }
+    assert!(pages.len() >= 2, "two pages have watched: {pages:?}");
+    assert!(exact >= 10, "{exact} GoPs were shown as they arrived:\n{text}");
+    let checked = weftline(&["vr", "check", "--json", "--shown"]).arg(shown).output().unwrap();
+    let said = String::from_utf8_lossy(&checked.stdout);
+    assert!(checked.status.success(), "{said}{}", String::from_utf8_lossy(&checked.stderr));
+    for line in said.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()) {
+        assert_eq!(line["other"], 0, "{line}");
+        let count = |key: &str| line[key].as_u64().unwrap();
+        assert_eq!(count("as_said") + count("late_decoding"), count("tiles"), "{line}");
+    }
+    eprintln!("{said}");
+}

@@ -1,0 +1,233 @@
+// The player's messages, its files and its geometry, against what the Rust side says of them (fixtures),
+// without a browser: node --test test/player-unit.mjs
+
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { test } from "node:test";
+
+import { modules } from "./modules.mjs";
+
+const wire = await modules("player/wire");
+const { setup, samples } = await modules("player/mp4");
+const { Clock } = await modules("player/clock");
+const { byDistance, framePosition, halves, WIDEST } = await modules("player/geometry");
+const { byKey, dragged, within } = await modules("player/look");
+const { Engine } = await modules("player/engine");
+
+const fixture = async (name) => new Uint8Array(await readFile(`fixtures/${name}`));
+const text = (bytes) => new TextDecoder().decode(bytes);
+const decoded = async (name) => wire.decode(await fixture(`${name}.bin`));
+
+test("messages are read as the Rust side writes them", async () => {
+  assert.deepEqual((await decoded("manifest")).manifest, {
+    width: 384, height: 192, columns: 4, rows: 2, gop: 500, pictures: 4, gops: 60,
+    concealment: "last-received", scheme: "ows", qps: [22, 37],
+  });
+  const { notice } = await decoded("gop");
+  assert.deepEqual([notice.gop, notice.tiles.length], [7, 8]);
+  assert.deepEqual(notice.tiles[5], { planned: { qp: 22, bytes: 900 }, base: { qp: 37, bytes: 70_000 } });
+  assert.deepEqual(notice.tiles[6], { planned: null, base: null });
+  const { tile } = await decoded("tile");
+  assert.deepEqual([tile.gop, tile.tile, tile.qp, text(tile.init), text(tile.segment)], [7, 5, 37, "init", "segment"]);
+  assert.deepEqual(await decoded("end"), { is: "end", gops: 60 });
+  assert.deepEqual(await decoded("refusal"), { is: "refusal", reason: "the server is stopping: ö" });
+  assert.deepEqual(JSON.parse((await decoded("sample")).text), { paths: [["wifi", 1.5, true]] });
+  assert.deepEqual(JSON.parse((await decoded("report")).text), { gop: 1 });
+  const pong = { echo: 77_000_001, position: 2250, steers: true, moves: false, viewers: 3, dropped: 9 };
+  assert.deepEqual(await decoded("pong"), { is: "pong", pong });
+  assert.deepEqual((await decoded("pong-before")).pong.position, null);
+  assert.deepEqual(await decoded("begin"), { is: "begin", gop: 7 });
+  // What a later release says.
+  assert.equal(wire.decode(Uint8Array.of(99, 1)), null);
+});
+
+test("messages are written as the Rust side reads them", async () => {
+  const all = [
+    { at: 1500, yaw: -170.5, pitch: 30, roll: 0 },
+    { at: 1550, yaw: 180, pitch: -90, roll: 2.5 },
+  ];
+  const same = async (bytes, name) => assert.deepEqual(new Uint8Array(bytes), await fixture(`${name}.bin`));
+  await same(wire.poses(all), "poses");
+  const tiles = [{ qp: 22, missed: 0 }, { qp: wire.NOTHING, missed: 4 }];
+  const of = { gop: 3, shown: 4, dropped: 1, lateNetwork: 2, lateDecoding: 5, lead: -12.5, tiles };
+  await same(wire.shown(of), "shown");
+  await same(wire.ping(77_000_001), "ping");
+  await same(wire.steer(), "steer");
+});
+
+test("a message that is cut is an error and nothing else", async () => {
+  for (const name of ["manifest", "gop", "pong", "begin", "end", "refusal"]) {
+    const bytes = await fixture(`${name}.bin`);
+    for (let end = 1; end < bytes.length; end++) {
+      assert.throws(() => wire.decode(bytes.subarray(0, end)), /ends in the middle/, `${name} ${end}`);
+    }
+    assert.throws(() => wire.decode(Uint8Array.of(...bytes, 0)), /too many/, name);
+  }
+});
+
+test("a tile of a package becomes Annex B with its parameter sets, in the order of decoding", async () => {
+  const how = setup(await fixture("tile-init.mp4"));
+  assert.match(how.codec, /^avc1\.[0-9a-f]{6}$/);
+  assert.deepEqual([...how.parameters.subarray(0, 4)], [0, 0, 0, 1]);
+  assert.equal(how.parameters[4] & 31, 7, "a sequence parameter set");
+  const all = samples(await fixture("tile.m4s"), how);
+  const pictures = all.map(({ picture }) => picture);
+  assert.deepEqual([...pictures].sort(), [0, 1, 2, 3, 4, 5]);
+  assert.notDeepEqual(pictures, [0, 1, 2, 3, 4, 5], "the encoder looks ahead (B)");
+  // The types of units (H.264 table 7-1), each after a start code.
+  const types = ({ data }) => {
+    const found = [];
+    for (let at = 0; at + 4 < data.length; at++) {
+      if (data[at] === 0 && data[at + 1] === 0 && data[at + 2] === 0 && data[at + 3] === 1) found.push(data[at + 4] & 31);
+    }
+    return found;
+  };
+  const first = types(all[0]);
+  assert.deepEqual([first[0], first[1], first.at(-1)], [7, 8, 5]);
+  for (const sample of all.slice(1)) assert.deepEqual(types(sample), [1]);
+});
+
+test("a damaged tile is an error that says so", async () => {
+  const [init, segment] = [await fixture("tile-init.mp4"), await fixture("tile.m4s")];
+  for (let end = 0; end < init.length; end += 7) assert.throws(() => setup(init.slice(0, end)), /there is no box/);
+  const how = setup(init);
+  for (let end = 0; end < segment.length; end += 7) {
+    assert.throws(() => samples(segment.slice(0, end), how), /there is no box|cut short/);
+  }
+  // Whatever else it is: samples or an error, and no endless loop.
+  for (let at = 0; at < segment.length; at++) {
+    for (const value of [0, 255]) {
+      const other = segment.slice();
+      other[at] = value;
+      try {
+        samples(other, how);
+      } catch (error) {
+        assert.ok(error instanceof Error && error.message.length < 200);
+      }
+    }
+  }
+});
+
+test("rays meet the frame where the Rust renderer says", async () => {
+  for (const [[yaw, pitch, roll], ray, [across, down]] of JSON.parse(text(await fixture("geometry.json")))) {
+    const found = framePosition({ yaw, pitch, roll }, ray);
+    assert.ok(Math.abs(found[0] - across) < 1e-8 && Math.abs(found[1] - down) < 1e-8, `${found} ${across} ${down}`);
+  }
+  assert.deepEqual(byDistance(4, 2, { yaw: 50, pitch: 60, roll: 0 })[0], 2);
+  assert.deepEqual(byDistance(4, 2, { yaw: -170, pitch: -60, roll: 0 })[0], 4);
+});
+
+test("the longer side of the view is the one that the program plans for", () => {
+  const half = Math.tan((50 * Math.PI) / 180);
+  assert.deepEqual(halves(WIDEST, 200, 100), [half, half / 2]);
+  assert.deepEqual(halves(WIDEST, 100, 400), [half / 4, half]);
+});
+
+test("keys and the pointer turn the head", () => {
+  const view = { yaw: 178, pitch: 88, roll: 0, fov: 100 };
+  assert.equal(byKey(view, "ArrowRight").yaw, -177);
+  assert.equal(byKey(view, "ArrowUp").pitch, 90);
+  assert.equal(byKey(view, "-").fov, 100);
+  assert.equal(byKey({ ...view, fov: 35 }, "+").fov, 30);
+  assert.deepEqual(byKey(view, "Home"), { yaw: 0, pitch: 0, roll: 0, fov: 100 });
+  assert.equal(byKey(view, "Tab"), null);
+  assert.equal(within(540), -180);
+  // What is seen follows the pointer: to the left, and the head turns right.
+  const after = dragged({ ...view, yaw: 0, pitch: 0 }, -100, 50, 1000, 500);
+  assert.ok(after.yaw > 10 && after.pitch > 5);
+});
+
+test("the clock takes the fastest answer, and follows a picture that stood still", () => {
+  const clock = new Clock();
+  assert.equal(clock.position(0), null);
+  clock.pong(1000, 500, 1100);
+  clock.pong(1200, 710, 1210);
+  // The video began at 495 by the second, which is off by five at most.
+  assert.equal(clock.position(1700) + clock.delay, 1205);
+  clock.pong(1800, 1270, 1900);
+  assert.equal(clock.time(0), 495 + clock.delay);
+  // It has stood still for a second.
+  clock.pong(3000, 1500, 3010);
+  assert.equal(clock.time(0), 1505 + clock.delay);
+  for (let late = 0; late < 20; late++) clock.slower();
+  assert.equal(clock.delay, 500);
+});
+
+/** A decoder that shows pictures as they come. */
+class Decoder {
+  static made = [];
+  constructor({ output }) {
+    this.output = output;
+    this.decodeQueueSize = 0;
+    this.state = "configured";
+    Decoder.made.push(this);
+  }
+  configure() {}
+  decode({ timestamp }) {
+    const frame = {
+      timestamp, format: "I420", displayWidth: 48, displayHeight: 48, colorSpace: { matrix: "bt709" },
+      copyTo: async () => [], close() {},
+    };
+    queueMicrotask(() => this.output(frame));
+  }
+  async flush() {}
+  close() {
+    this.state = "closed";
+  }
+}
+
+test("what was there when its GoP began is shown, and each loss has its reason", async () => {
+  globalThis.VideoDecoder = Decoder;
+  globalThis.EncodedVideoChunk = class {
+    constructor(chunk) {
+      Object.assign(this, chunk);
+    }
+  };
+  const posted = [];
+  const reports = [];
+  // Time stands still, however long this takes.
+  const clock = Object.assign(new Clock(), { position: () => 0, time: () => Infinity });
+  const engine = new Engine(clock, (message) => posted.push(message), (shown) => reports.push(shown));
+  const [init, segment] = [await fixture("tile-init.mp4"), await fixture("tile.m4s")];
+  const manifest = {
+    width: 192, height: 96, columns: 4, rows: 2, gop: 500, pictures: 6, gops: 9, concealment: "grey", scheme: "ows",
+    qps: [32, 42],
+  };
+  engine.take({ is: "manifest", manifest });
+  const rung = (qp) => ({ qp, bytes: 1 });
+  const tiles = Array.from({ length: 8 }, () => ({ planned: rung(32), base: null }));
+  tiles[5] = { planned: rung(32), base: rung(42) };
+  tiles[6] = { planned: null, base: null };
+  engine.take({ is: "gop", notice: { gop: 0, tiles } });
+  const come = (tile, qp, gop = 0) =>
+    engine.take({ is: "tile", tile: { gop, tile, qp, init: init.slice(), segment: segment.slice() } });
+  for (const tile of [0, 1, 2, 3]) come(tile, 32);
+  // Of one its base layer only; one is damaged, one never comes, and one comes late.
+  come(5, 42);
+  engine.take({ is: "tile", tile: { gop: 0, tile: 4, qp: 32, init, segment: segment.slice(0, 40) } });
+  engine.take({ is: "begin", gop: 0 });
+  come(7, 32);
+  for (let turn = 0; turn < 50; turn++) {
+    await new Promise((done) => setTimeout(done, 0));
+    engine.step();
+  }
+  const pictures = posted.filter(({ is }) => is === "picture").map(({ picture }) => picture);
+  pictures.sort((a, b) => a.number - b.number);
+  assert.deepEqual(pictures.map(({ number }) => number), [0, 1, 2, 3, 4, 5]);
+  assert.deepEqual([...pictures[3].tiles], [1, 1, 1, 1, 2, 1, 2, 2]);
+  for (const { number, buffer } of pictures) engine.done(number, number !== 2, buffer);
+  assert.equal(reports.length, 1);
+  const [{ gop, shown, dropped, lateNetwork, lateDecoding, tiles: of }] = reports;
+  assert.deepEqual([gop, shown, dropped, lateNetwork, lateDecoding], [0, 5, 1, 2, 1]);
+  assert.deepEqual(of.map(({ qp }) => qp), [32, 32, 32, 32, 255, 42, 255, 255]);
+  assert.ok(of.every(({ missed }) => missed === 0));
+  assert.match(posted.find(({ is }) => is === "trouble").text, /tile 4 cannot be decoded/);
+  // Nobody looks: nothing is decoded, and nothing is reported.
+  engine.hide(true);
+  for (let tile = 0; tile < 8; tile++) come(tile, 32, 1);
+  engine.take({ is: "begin", gop: 1 });
+  engine.step();
+  assert.equal(posted.filter(({ is }) => is === "picture").length, 6);
+  assert.equal(reports.length, 1);
+  assert.ok(Decoder.made.every(({ state }) => state === "closed"));
+});
