@@ -175,6 +175,7 @@ les late by decoding",String(figures.lateDecoding)]),all.push(["Ready before its
 ast, of ${number(page2.delay)} ms`])}return place&&(all.push(["Pages that watch",String(place.viewers)]),place.dropped>0&&
 all.push(["Tiles this page was too slow for",String(place.dropped)])),page2.trouble&&all.push(["Trouble",page2.trouble]),
 all}function view(page2,actions2){let{link}=page2,steers=page2.place?.steers??!0;return b`
+    <h1 class="unseen">Weftline player</h1>
     <div class="bar">
       <p class="link ${link.is}" role="status">${says(page2)}</p>
       <p class="direction">${page2.direction}</p>
@@ -206,35 +207,36 @@ one`,"Open the player on the machine on which it runs, at 127.0.0.1; reach it by
 t of it, weftline vr play --behind-proxy NAME."]}var Player=class{worker;screen;look;waiting=[];begins=null;stale=!0;figuresAt=0;drawn=0;constructor(){
 this.screen=new Screen(canvas),this.worker=new Worker(script("/a/player-worker.js"),{type:"module"}),this.worker.onmessage=
 ({data})=>this.take(data),this.worker.onerror=event=>this.say(event.message),this.look=new Look(canvas,({yaw,pitch,roll})=>{
-this.tell({is:"pose",yaw,pitch,roll}),this.stale=!0,this.turned()}),this.turned(),new ResizeObserver(()=>this.resize()).
-observe(canvas),document.addEventListener("visibilitychange",()=>this.hide(document.hidden)),canvas.addEventListener("we\
-bglcontextrestored",()=>this.stale=!0),this.paint(),requestAnimationFrame(()=>this.frame())}tell(message,transfer=[]){this.
-worker.postMessage(message,transfer)}say(trouble){page.trouble=trouble,this.paint()}turned(){let{yaw,pitch,fov}=this.look.
-view,side=yaw===0?"ahead":`${Math.abs(yaw).toFixed(0)}° ${yaw>0?"right":"left"}`,height=pitch===0?"":`, ${Math.abs(pitch).
-toFixed(0)}° ${pitch>0?"up":"down"}`;page.direction=`${side}${height}${fov<100?`, ${fov.toFixed(0)}° wide`:""}`}resize(){
-let scale=Math.min(devicePixelRatio,2),[width,height]=[canvas.clientWidth*scale,canvas.clientHeight*scale].map(Math.round);
-width>0&&height>0&&(canvas.width!==width||canvas.height!==height)&&([canvas.width,canvas.height]=[width,height],this.stale=
-!0)}take(message){switch(message.is){case"picture":for(this.waiting.push(message.picture);this.waiting.length>MAX_WAITING;)
-this.done(this.waiting.shift(),!1);return;case"clock":this.begins=message.begins,page.delay=message.delay;return;case"li\
-nk":page.link=message.link;break;case"manifest":[page.manifest,page.gop,page.figures]=[message.manifest,-1,null];try{this.
-screen.start(message.manifest)}catch(error){page.trouble=String(error)}break;case"colour":this.screen.code(message.colour);
-break;case"gop":[page.gop,page.tiles]=[message.gop,message.tiles],this.screen.mark(message.tiles),canvas.dataset.qps=message.
-tiles.map(({qp})=>qp??"").join(",");break;case"figures":page.figures=message.figures;break;case"place":page.place=message.
-place;break;case"sample":page.sample=JSON.parse(message.text);break;case"report":page.report=JSON.parse(message.text);break;case"\
-trouble":page.trouble=message.text;break}(message.is==="link"||now()-this.figuresAt>(calm.matches?10:1)*FIGURES)&&this.paint()}paint(){
-this.figuresAt=now(),D(view(page,actions),panel),document.title=page.link.is==="live"?"Weftline player":`Weftline player\
-: ${page.link.is}`}done({number:number2,buffer},shown){this.tell({is:"done",number:number2,shown,buffer},[buffer])}frame(){
-requestAnimationFrame(()=>this.frame());let at=this.begins===null?-1/0:now()-this.begins;this.waiting.sort((a2,b2)=>a2.number-
-b2.number);let due=this.waiting.filter(picture=>picture.at<=at);this.waiting.splice(0,due.length);let newest=due.pop();for(let picture of due)
-this.done(picture,!1);newest&&(this.screen.upload(newest),this.stale=!0),this.stale&&(this.screen.draw(this.look.view,page.
-marks),this.stale=!1,this.drawn+=1,canvas.dataset.drawn=String(this.drawn)),newest&&(canvas.dataset.number=String(newest.
-number),this.done(newest,!this.screen.lost))}hide(hidden){for(let picture of this.waiting.splice(0))this.done(picture,!1);
-this.tell({is:"hidden",hidden}),this.stale=!0}again(){this.stale=!0,this.paint()}steer(){this.tell({is:"steer"})}};function script(path){
-let types=globalThis.trustedTypes,createScriptURL=url=>{if(url!==path)throw new TypeError(`${url} is no script of ours`);
-return url};return types?types.createPolicy("weftline",{createScriptURL}).createScriptURL(path):path}var player=null,actions={
-marks(){page.marks=!page.marks,player?.again()},steer:()=>player?.steer(),whole(){document.fullscreenElement?document.exitFullscreen():
-document.documentElement.requestFullscreen()}};function refuse(reason,remedy){canvas.hidden=!0,document.title="Weftline \
-player: not here",D(refused(reason,remedy),panel)}async function start(){let missing=lacks();if(missing)return refuse(...missing);
+this.tell({is:"pose",yaw,pitch,roll}),this.stale=!0}),this.turned(),new ResizeObserver(()=>this.resize()).observe(canvas),
+document.addEventListener("visibilitychange",()=>this.hide(document.hidden)),canvas.addEventListener("webglcontextrestor\
+ed",()=>this.stale=!0),this.paint(),requestAnimationFrame(()=>this.frame())}tell(message,transfer=[]){this.worker.postMessage(
+message,transfer)}say(trouble){page.trouble=trouble,this.paint()}turned(){let{yaw,pitch,fov}=this.look.view,side=yaw===0?
+"ahead":`${Math.abs(yaw).toFixed(0)}° ${yaw>0?"right":"left"}`,height=pitch===0?"":`, ${Math.abs(pitch).toFixed(0)}° ${pitch>
+0?"up":"down"}`,direction=`${side}${height}${fov<WIDEST?`, ${fov.toFixed(0)}° wide`:""}`;direction!==page.direction&&(page.
+direction=direction,this.paint())}resize(){let scale=Math.min(devicePixelRatio,2),[width,height]=[canvas.clientWidth*scale,
+canvas.clientHeight*scale].map(Math.round);width>0&&height>0&&(canvas.width!==width||canvas.height!==height)&&([canvas.width,
+canvas.height]=[width,height],this.stale=!0)}take(message){switch(message.is){case"picture":for(this.waiting.push(message.
+picture);this.waiting.length>MAX_WAITING;)this.done(this.waiting.shift(),!1);return;case"clock":this.begins=message.begins,
+page.delay=message.delay;return;case"link":page.link=message.link;break;case"manifest":[page.manifest,page.gop,page.figures]=
+[message.manifest,-1,null];try{this.screen.start(message.manifest)}catch(error){page.trouble=String(error)}break;case"co\
+lour":this.screen.code(message.colour);break;case"gop":[page.gop,page.tiles]=[message.gop,message.tiles],this.screen.mark(
+message.tiles),canvas.dataset.qps=message.tiles.map(({qp})=>qp??"").join(",");break;case"figures":page.figures=message.figures;
+break;case"place":page.place=message.place;break;case"sample":page.sample=JSON.parse(message.text);break;case"report":page.
+report=JSON.parse(message.text);break;case"trouble":page.trouble=message.text;break}(message.is==="link"||now()-this.figuresAt>
+(calm.matches?10:1)*FIGURES)&&this.paint()}paint(){this.figuresAt=now(),D(view(page,actions),panel),document.title=page.
+link.is==="live"?"Weftline player":`Weftline player: ${page.link.is}`}done({number:number2,buffer},shown){this.tell({is:"\
+done",number:number2,shown,buffer},[buffer])}frame(){requestAnimationFrame(()=>this.frame());let at=this.begins===null?-1/0:
+now()-this.begins;this.waiting.sort((a2,b2)=>a2.number-b2.number);let due=this.waiting.filter(picture=>picture.at<=at);this.
+waiting.splice(0,due.length);let newest=due.pop();for(let picture of due)this.done(picture,!1);newest&&(this.screen.upload(
+newest),this.stale=!0),this.stale&&(this.screen.draw(this.look.view,page.marks),this.turned(),this.stale=!1,this.drawn+=
+1,canvas.dataset.drawn=String(this.drawn)),newest&&(canvas.dataset.number=String(newest.number),this.done(newest,!this.screen.
+lost))}hide(hidden){for(let picture of this.waiting.splice(0))this.done(picture,!1);this.tell({is:"hidden",hidden}),this.
+stale=!0}again(){this.stale=!0,this.paint()}steer(){this.tell({is:"steer"})}};function script(path){let types=globalThis.
+trustedTypes,createScriptURL=url=>{if(url!==path)throw new TypeError(`${url} is no script of ours`);return url};return types?
+types.createPolicy("weftline",{createScriptURL}).createScriptURL(path):path}var player=null,actions={marks(){page.marks=
+!page.marks,player?.again()},steer:()=>player?.steer(),whole(){document.fullscreenElement?document.exitFullscreen():document.
+documentElement.requestFullscreen()}};function refuse(reason,remedy){canvas.hidden=!0,document.title="Weftline player: n\
+ot here",D(refused(reason,remedy),panel)}async function start(){let missing=lacks();if(missing)return refuse(...missing);
 try{await begin()}catch(error){return refuse(error.message,"Open the address that weftline vr play printed.")}try{player=
 new Player}catch(error){refuse(error.message,"The picture is drawn by WebGL 2: turn on hardware acceleration in the brow\
 ser, or use another one.")}}start();

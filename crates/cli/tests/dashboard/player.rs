@@ -44,8 +44,8 @@ fn the_player_shows_what_arrives() {
     let (address, through) = (address.to_string(), path.address().to_string());
     let args = ["vr", "play", "--server", &address, &through, "--insecure-plaintext"];
     // Not all tiles can be fine.
-    let paths = ["--path", "one=127.0.0.1,cap=500kbps", "two=127.0.0.2,cap=500kbps"];
-    let web = ["--web", "127.0.0.1:0", "--shown", shown.to_str().unwrap(), "--buffer", "1s"];
+    let paths = ["--path", "one=127.0.0.1,cap=100kbps", "two=127.0.0.2,cap=100kbps"];
+    let web = ["--web", "127.0.0.1:0", "--shown", shown.to_str().unwrap(), "--buffer", "600ms"];
     let mut player = Daemon::start(&[&args[..], &paths, &web].concat());
     let url = player.says("player");
     let mut server = Some(server);

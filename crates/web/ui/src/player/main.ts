@@ -7,6 +7,7 @@ import { render } from "lit-html";
 import { begin } from "../dashboard/api.js";
 import { now } from "./clock.js";
 import { Screen } from "./draw.js";
+import { WIDEST } from "./geometry.js";
 import { Look } from "./look.js";
 import type { Picture, ToPage, ToWorker } from "./talk.js";
 import { type Actions, type Page, refused, view } from "./view.js";
@@ -72,7 +73,6 @@ class Player {
     this.look = new Look(canvas, ({ yaw, pitch, roll }) => {
       this.tell({ is: "pose", yaw, pitch, roll });
       this.stale = true;
-      this.turned();
     });
     this.turned();
     new ResizeObserver(() => this.resize()).observe(canvas);
@@ -95,7 +95,10 @@ class Player {
     const { yaw, pitch, fov } = this.look.view;
     const side = yaw === 0 ? "ahead" : `${Math.abs(yaw).toFixed(0)}° ${yaw > 0 ? "right" : "left"}`;
     const height = pitch === 0 ? "" : `, ${Math.abs(pitch).toFixed(0)}° ${pitch > 0 ? "up" : "down"}`;
-    page.direction = `${side}${height}${fov < 100 ? `, ${fov.toFixed(0)}° wide` : ""}`;
+    const direction = `${side}${height}${fov < WIDEST ? `, ${fov.toFixed(0)}° wide` : ""}`;
+    if (direction === page.direction) return;
+    page.direction = direction;
+    this.paint();
   }
 
   private resize(): void {
@@ -181,6 +184,7 @@ class Player {
     }
     if (this.stale) {
       this.screen.draw(this.look.view, page.marks);
+      this.turned();
       this.stale = false;
       this.drawn += 1;
       canvas.dataset.drawn = String(this.drawn);

@@ -106,6 +106,7 @@ export function view(page: Page, actions: Actions): TemplateResult {
   const { link } = page;
   const steers = page.place?.steers ?? true;
   return html`
+    <h1 class="unseen">Weftline player</h1>
     <div class="bar">
       <p class="link ${link.is}" role="status">${says(page)}</p>
       <p class="direction">${page.direction}</p>
