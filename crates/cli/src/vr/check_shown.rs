@@ -31,6 +31,8 @@ struct Line {
     model: Vec<Option<u8>>,
     shown: Vec<Option<u8>>,
     missed: Vec<u16>,
+    /// Tiles that were concealed by something else than at the player, for what was late before.
+    held_other: u32,
 }
 
 /// What became of all GoPs on a page.
@@ -82,7 +84,7 @@ impl Seen {
                 sums[2] += shown;
             };
             add(&mut self.judged);
-            if late == 0 {
+            if late == 0 && line.held_other == 0 {
                 add(&mut self.exact);
             }
         }
@@ -226,6 +228,7 @@ mod tests {
             "schema": 1, "gop": 0, "page": 4, "pictures_shown": 5, "pictures_dropped": 1,
             "late_network": 1, "late_decoding": 0, "lead_ms": 3.0, "model_psnr_db": 40.0,
             "shown_psnr_db": 39.0, "model": model, "shown": shown, "missed": missed,
+            "held_other": 0,
         })
     }
 

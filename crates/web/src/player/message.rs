@@ -18,6 +18,7 @@ const SAMPLE: u8 = 32;
 const REPORT: u8 = 33;
 const PONG: u8 = 34;
 const BEGIN: u8 = 35;
+const HELD: u8 = 36;
 const POSES: u8 = 48;
 const SHOWN: u8 = 49;
 const PING: u8 = 50;
@@ -208,6 +209,11 @@ impl Pong {
 /// A GoP's time has come: what comes of it later is late.
 pub(crate) fn begin(gop: u32) -> Vec<u8> {
     [&[BEGIN][..], &gop.to_be_bytes()].concat()
+}
+
+/// What a page holds of a tile as it comes: its last picture of an older GoP. `tile` is a message of a tile.
+pub(crate) fn held(tile: &[u8]) -> Vec<u8> {
+    [&[HELD], tile.get(1..).unwrap_or_default()].concat()
 }
 
 /// What the paths carry, a JSON object.

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::sync::Notify;
-use weftline_video::live::wire::{Message, PoseNotice, Tile};
+use weftline_video::live::wire::{Message, PoseNotice, Tile, TileId};
+use weftline_video::rd::MAX_TILES;
 
 use super::message::{self, Pong, Shown};
 
@@ -17,8 +18,9 @@ pub(crate) const VIEWERS: usize = 8;
 const GOPS: u32 = 2;
 /// Tiles that wait for a page, in bytes; what is over is dropped.
 const MAX_WAITING: usize = 64 << 20;
-/// Messages other than tiles that wait for a page. One that does not take so many is given up.
-const MAX_WORDS: usize = 1_024;
+/// Messages other than tiles of GoPs to come that wait for a page. One that does not take so many is given
+/// up. At first it is sent what it holds of each tile.
+const MAX_WORDS: usize = 1_024 + MAX_TILES;
 /// What decoders are set up from, of all tiles, in bytes. What is over is not kept, and its tiles are not
 /// shown; a package has some hundred kilobytes.
 const MAX_INITS: usize = 16 << 20;
@@ -45,6 +47,9 @@ struct Inner {
     begun: Option<u32>,
     /// What came of GoPs that have not begun: a page that comes now is to show all of them.
     coming: VecDeque<Item>,
+    /// The newest of each tile that was in time: what conceals it on a page that comes now.
+    held: BTreeMap<u16, (TileId, Bytes)>,
+    held_bytes: usize,
     /// The time in the video, when that was, and whether it goes on.
     clock: Option<(Instant, Duration, bool)>,
     /// Those that watch, in the order in which they came. The first steers.
@@ -150,7 +155,8 @@ impl Stage {
             return;
         };
         // A page that comes now has nothing of the GoPs before.
-        let bytes = Message::Tile(Tile { init: &init, ..*tile }).to_bytes().into();
+        let bytes: Bytes = Message::Tile(Tile { init: &init, ..*tile }).to_bytes().into();
+        inner.hold(tile.id, &bytes);
         inner.keep(Item { tile: Some(tile.id.gop), gop: tile.id.gop, bytes });
     }
 
@@ -228,8 +234,11 @@ impl Stage {
         let queue = Arc::<Queue>::default();
         let manifest = inner.manifest.clone();
         let manifest = manifest.map(|bytes| Item { tile: None, gop: 0, bytes });
-        for item in manifest.iter().chain(&inner.coming) {
-            queue.push(item);
+        let begun = inner.begun;
+        let held = inner.held.values().filter(|(id, _)| begun.is_some_and(|begun| id.gop <= begun));
+        let held = held.map(|(_, bytes)| Item::word(message::held(bytes)));
+        for item in manifest.into_iter().chain(held).chain(inner.coming.iter().cloned()) {
+            queue.push(&item);
         }
         queue.waiting().ended = inner.over;
         let told = inner.begun.map_or(0, |gop| gop + 1);
@@ -240,6 +249,20 @@ impl Stage {
 }
 
 impl Inner {
+    /// Keeps a tile that is the newest of its place, and of these the finest.
+    fn hold(&mut self, id: TileId, bytes: &Bytes) {
+        let is_newer = |(old, _): &(TileId, Bytes)| (old.gop, id.qp) < (id.gop, old.qp);
+        let old = self.held.get(&id.tile);
+        if !old.is_none_or(is_newer) {
+            return;
+        }
+        let freed = old.map_or(0, |(_, bytes)| bytes.len());
+        if self.held_bytes - freed + bytes.len() <= MAX_WAITING {
+            self.held_bytes = self.held_bytes - freed + bytes.len();
+            self.held.insert(id.tile, (id, bytes.clone()));
+        }
+    }
+
     /// Sends what pages that come later are to have, too, until its GoP begins.
     fn keep(&mut self, item: Item) {
         if self.begun.is_some_and(|begun| item.gop <= begun) && item.tile.is_some() {

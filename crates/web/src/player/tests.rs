@@ -189,6 +189,7 @@ async fn a_page_that_comes_late_has_all_of_the_gops_that_have_not_begun() {
     stage.begin(0);
     let mut page = place.connect(|_| ()).await.unwrap();
     assert_eq!(next(&mut page).await, manifest);
+    // The tile of GoP 0 was late: nothing of it is held.
     for gop in 1..3 {
         assert_eq!(next(&mut page).await, Message::Gop(notice(gop)).to_bytes());
         assert_eq!(next(&mut page).await, tile(gop, &[gop as u8; 9]));
@@ -197,8 +198,15 @@ async fn a_page_that_comes_late_has_all_of_the_gops_that_have_not_begun() {
     assert_eq!(next(&mut page).await, message::begin(1));
     // What comes after that is late, and not shown.
     give(stage, 1, b"", b"late", false);
+    stage.begin(2);
+    assert_eq!(next(&mut page).await, message::begin(2));
+    // The next page shows the last picture of it until another comes.
+    let mut late = place.connect(|_| ()).await.unwrap();
+    assert_eq!(next(&mut late).await, manifest);
+    assert_eq!(next(&mut late).await, message::held(&tile(2, &[2; 9])));
     stage.end(None);
     assert_eq!(closed(&mut page).await.0, CloseCode::Normal);
+    assert_eq!(closed(&mut late).await.0, CloseCode::Normal);
 }
 
 #[tokio::test]
@@ -309,7 +317,7 @@ async fn a_slow_page_misses_old_tiles_and_nothing_grows() {
         .collect();
     assert_eq!(tiles, [48, 48, 49, 49]);
     // Words cannot pile up for ever either.
-    for _ in 0..2_000 {
+    for _ in 0..6_000 {
         stage.sample("{}");
     }
     assert_eq!(watching.next().await, super::stage::Next::GivenUp);
@@ -366,6 +374,7 @@ fn the_fixtures_of_the_page_are_these_messages() {
         ("manifest", Message::Manifest(manifest()).to_bytes()),
         ("gop", Message::Gop(notice(7)).to_bytes()),
         ("tile", tile(7, b"segment")),
+        ("held", message::held(&tile(6, b"older"))),
         ("end", Message::End { gops: 60 }.to_bytes()),
         ("refusal", Message::Refusal { reason: "the server is stopping: ö".into() }.to_bytes()),
         ("sample", message::sample("{\"paths\":[[\"wifi\",1.5,true]]}")),

@@ -39,7 +39,9 @@ pub(crate) struct Web {
     /// How many GoPs have begun.
     begun: u32,
     gops: BTreeMap<u32, Gop>,
-    /// What each page holds of each tile.
+    /// What the player holds of each tile.
+    holds: Held,
+    /// What each page holds.
     held: BTreeMap<u64, Held>,
 }
 
@@ -50,6 +52,8 @@ struct Gop {
     /// Of each tile, the QPs that were there in time.
     there: BTreeMap<u16, Vec<u8>>,
     poses: Vec<Orientation>,
+    /// What the player holds of each tile of the GoPs before.
+    held: Option<Held>,
     /// What the player says of it.
     psnr_db: Option<f64>,
 }
@@ -96,6 +100,7 @@ impl Web {
             manifest: None,
             begun: 0,
             gops: BTreeMap::new(),
+            holds: Held::new(0),
             held: BTreeMap::new(),
         })
     }
@@ -110,6 +115,7 @@ impl Web {
         match Message::decode(bytes) {
             Ok(Message::Manifest(manifest)) => {
                 self.stage.manifest(bytes, manifest.grid.tiles());
+                self.holds = Held::new(manifest.grid.tiles());
                 self.manifest = Some(manifest);
             }
             Ok(Message::Gop(notice)) => {
@@ -141,11 +147,28 @@ impl Web {
         let begun = client.begun();
         while self.begun < begun {
             self.stage.begin(self.begun);
+            self.hold();
             self.begun += 1;
         }
         if let Some(position) = client.position(now) {
             self.stage.clock(position, client.moves(now));
         }
+    }
+
+    /// Notes what the player holds when the next GoP begins.
+    fn hold(&mut self) {
+        if let Some((number, gop)) = self.begun.checked_sub(1).and_then(|before| {
+            let gop = self.gops.get(&before)?;
+            Some((before as usize, gop))
+        }) {
+            for tile in 0..self.holds.tiles() {
+                if let Some(best) = gop.best(tile as u16) {
+                    self.holds.note(tile, number, best);
+                }
+            }
+        }
+        let holds = self.holds.clone();
+        self.gop(self.begun).held = Some(holds);
     }
 
     /// Where the viewer of the page that steers looks; `None` when nobody watches.
@@ -200,7 +223,7 @@ impl Web {
 
     /// What a page has shown, beside what the player counts as shown.
     fn line(&mut self, page: u64, shown: &Shown) -> String {
-        let psnr_db = self.psnr_db(page, shown);
+        let (psnr_db, held_other) = self.judge(page, shown).unzip();
         let empty = Gop::default();
         let gop = self.gops.get(&shown.gop).unwrap_or(&empty);
         let model: Vec<Option<u8>> =
@@ -220,37 +243,41 @@ impl Web {
             "model": model,
             "shown": tiles,
             "missed": missed,
+            "held_other": held_other.unwrap_or(0),
         })
         .to_string()
     }
 
-    /// The viewport's PSNR by what a page has shown, as the player judges what arrived.
-    fn psnr_db(&mut self, page: u64, shown: &Shown) -> Option<f64> {
+    /// The viewport's PSNR by what a page has shown, as the player judges what arrived; and how many tiles
+    /// were concealed on it by something else than at the player.
+    fn judge(&mut self, page: u64, shown: &Shown) -> Option<(f64, u32)> {
         let manifest = self.manifest.as_ref()?;
         let gop = self.gops.get(&shown.gop)?;
-        let notice = gop.notice.as_ref()?;
-        let held = self.held.entry(page).or_insert_with(|| Held::new(manifest.grid.tiles()));
-        let mut losses = Vec::with_capacity(shown.tiles.len());
+        let (notice, model) = (gop.notice.as_ref()?, gop.held.as_ref()?);
+        // A page that comes later is sent what the player holds.
+        let held = self.held.entry(page).or_insert_with(|| model.clone());
+        let (mut losses, mut other) = (Vec::with_capacity(shown.tiles.len()), 0);
+        let number = shown.gop as usize;
         for (tile, (told, (qp, missed))) in notice.tiles.iter().zip(&shown.tiles).enumerate() {
-            let number = shown.gop as usize;
             let changes: Vec<f64> = told.changes.iter().map(|change| f64::from(*change)).collect();
             let old = Concealments { grey: f64::from(told.grey), changes: &changes };
             let encoding = qp.and_then(|qp| gop.encoding(tile as u16, qp));
-            losses.push(match encoding {
-                Some(encoding) => {
-                    // Where a picture of it was not decoded in time, the one before it stays.
-                    let stale = held.conceal(Concealment::LastReceived, number, tile, old).1;
-                    let share = f64::from(*missed) / f64::from(shown.shown.max(1));
-                    held.note(tile, number, encoding);
-                    encoding.loss * (1.0 - share) + stale * share
-                }
-                None => held.conceal(manifest.concealment, number, tile, old).1,
+            losses.push(if let Some(encoding) = encoding {
+                // Where a picture of it was not decoded in time, the one before it stays.
+                let stale = held.conceal(Concealment::LastReceived, number, tile, old).1;
+                let share = f64::from(*missed) / f64::from(shown.shown.max(1));
+                held.note(tile, number, encoding);
+                encoding.loss * (1.0 - share) + stale * share
+            } else {
+                let (by, loss) = held.conceal(manifest.concealment, number, tile, old);
+                other += u32::from(by != model.conceal(manifest.concealment, number, tile, old).0);
+                loss
             });
         }
         let here = [Orientation::default()];
         let poses = if gop.poses.is_empty() { &here[..] } else { &gop.poses };
         let shares = poses.iter().map(|pose| self.viewport.visibility(manifest.grid, *pose).share);
-        Some(capped_psnr_db(viewport_error(manifest.grid, shares, &losses).0))
+        Some((capped_psnr_db(viewport_error(manifest.grid, shares, &losses).0), other))
     }
 
     /// The stream is over, or broke off for a reason: pages show what they have, and are told.

@@ -63,7 +63,10 @@ export class Engine {
   private order: number[] = [];
   private colour = "";
   private trouble = "";
-  private hidden = false;
+  /** What came first of each tile: its last picture of a GoP before this page came. */
+  private readonly held = new Map<number, Tile>();
+  /** Tiles of which that is decoded just now. */
+  private readonly holding = new Set<number>();
   /** The newest GoP that has begun. */
   private current = -1;
   private head: Head = { yaw: 0, pitch: 0, roll: 0 };
@@ -89,6 +92,9 @@ export class Engine {
         return;
       case "tile":
         return this.keep(message.tile);
+      case "held":
+        this.held.set(message.tile.tile, message.tile);
+        return;
       case "begin":
         return this.begin(message.gop);
       default:
@@ -142,7 +148,6 @@ export class Engine {
     this.clock.hint(gop * manifest.gop);
     const coming = this.open(gop);
     for (const old of [...this.coming.keys()].filter((other) => other <= gop)) this.coming.delete(old);
-    if (this.hidden) return;
     const count = manifest.columns * manifest.rows;
     const none = () => new Array<number>(count).fill(0);
     const going: Going = {
@@ -160,6 +165,7 @@ export class Engine {
       going.qps.push(qp);
       states.push({ qp, late });
     }
+    this.recall(going, wants);
     this.going.set(gop, going);
     this.post({ is: "gop", gop, tiles: states });
     const grey = manifest.concealment !== "last-received";
@@ -172,6 +178,25 @@ export class Engine {
       if (wanted === 0) this.finish(slot);
     }
     this.step();
+  }
+
+  /** Decodes what is held of the tiles of which nothing is shown of this page's first GoP: the last picture
+   * of each becomes its first. */
+  private recall(going: Going, wants: number[]): void {
+    for (const [tile, held] of this.held) {
+      if (going.qps[tile] !== null || this.manifest?.concealment !== "last-received") continue;
+      try {
+        const how = setup(held.init);
+        const all = samples(held.segment, how);
+        const first = going.gop * this.manifest.pictures - all.length + 1;
+        this.bank.add(tile, { gop: going.gop, codec: how.codec, samples: all, first });
+        this.holding.add(tile);
+        wants[0] += 1;
+      } catch (error) {
+        this.failed(tile, String(error));
+      }
+    }
+    this.held.clear();
   }
 
   /** The QP of a tile that is shown of a GoP, which is decoded from now on: the one that was planned, else
@@ -211,7 +236,7 @@ export class Engine {
 
   private feed(): void {
     const { manifest } = this;
-    if (!manifest || this.hidden) return;
+    if (!manifest) return;
     const at = this.clock.position();
     const shown = at === null ? 0 : Math.floor(at / this.period);
     const ahead = Math.max(AHEAD, Math.ceil(this.clock.delay / this.period) + 3);
@@ -231,11 +256,17 @@ export class Engine {
   }
 
   frame(tile: number, number: number, frame: VideoFrame): void {
-    const slot = this.slots.get(number);
+    let slot = this.slots.get(number);
+    // What is held is as good in a later picture.
+    if (slot && slot.posted !== null && this.holding.has(tile)) {
+      slot = [...this.slots.values()].find((other) => other.posted === null && other.tiles[tile] === LEAVE);
+      if (slot) slot.wants += 1;
+    }
     if (!slot || slot.posted !== null || !this.manifest) {
       frame.close();
       return;
     }
+    this.holding.delete(tile);
     slot.copying += 1;
     this.look(frame);
     this.copy(tile, slot, frame)
@@ -252,7 +283,7 @@ export class Engine {
       .finally(() => {
         frame.close();
         slot.copying -= 1;
-        if (slot.has === slot.wants && slot.posted === null && this.slots.has(number)) this.finish(slot);
+        if (slot.has === slot.wants && slot.posted === null && this.slots.get(slot.number) === slot) this.finish(slot);
         this.feed();
       });
   }
@@ -353,13 +384,10 @@ export class Engine {
     if (late > 0) this.clock.slower();
   }
 
-  /** Nobody sees it: nothing is decoded until it is seen again, and then from the next GoP on. */
-  hide(hidden: boolean): void {
-    this.hidden = hidden;
-    if (hidden) this.stop();
-  }
-
-  private stop(): void {
+  /** Gives up all that is under way. */
+  stop(): void {
+    this.held.clear();
+    this.holding.clear();
     this.bank.reset();
     this.slots.clear();
     this.going.clear();

@@ -65,7 +65,7 @@ export interface Pong {
 export type Message =
   | { is: "manifest"; manifest: Manifest }
   | { is: "gop"; notice: GopNotice }
-  | { is: "tile"; tile: Tile }
+  | { is: "tile" | "held"; tile: Tile }
   | { is: "end"; gops: number }
   | { is: "refusal"; reason: string }
   | { is: "sample" | "report"; text: string }
@@ -136,6 +136,8 @@ function read(kind: number, reader: Reader): Message | null {
       return { is: "gop", notice: notice(reader) };
     case 4:
       return { is: "tile", tile: tile(reader) };
+    case 36:
+      return { is: "held", tile: tile(reader) };
     case 6:
       return { is: "end", gops: reader.u32() };
     case 7:

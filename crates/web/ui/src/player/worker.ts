@@ -38,6 +38,10 @@ let asked = 0;
 let lastAsked = 0;
 /** The stream is over, or will not come. */
 let final = false;
+/** Nobody sees the page. */
+let hidden = false;
+/** What tries again. */
+let waiting: ReturnType<typeof setTimeout> | undefined;
 
 function take(bytes: Uint8Array): void {
   heard = now();
@@ -105,6 +109,18 @@ function connect(): void {
   };
 }
 
+/** A page that nobody sees lets go of the program, and comes back as a new one. */
+function hide(is: boolean): void {
+  if (is === hidden || final) return;
+  hidden = is;
+  clearTimeout(waiting);
+  if (!is) return connect();
+  const old = socket;
+  socket = null;
+  old?.close(1000, "hidden");
+  engine.stop();
+}
+
 /** Finds out why there is no connection, and tries again where that may help. */
 async function again(known: string): Promise<void> {
   let reason = known;
@@ -118,8 +134,9 @@ async function again(known: string): Promise<void> {
   } catch {
     reason ||= "the program does not answer; it may have ended";
   }
+  if (hidden || socket) return;
   link({ is: "waiting", reason });
-  setTimeout(connect, AGAIN);
+  waiting = setTimeout(connect, AGAIN);
 }
 
 scope.onmessage = ({ data }) => {
@@ -132,7 +149,7 @@ scope.onmessage = ({ data }) => {
       engine.done(data.number, data.shown, data.buffer);
       break;
     case "hidden":
-      engine.hide(data.hidden);
+      hide(data.hidden);
       break;
     case "steer":
       send(steer());
