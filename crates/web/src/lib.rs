@@ -67,7 +67,7 @@ mod sse;
 mod weave;
 
 pub use guard::WrongName;
-pub use player::{Shown, Stage, WrongMessage, check_message};
+pub use player::{Shown, Stage};
 pub use serve::{Dashboard, OpenError, PlayerPage, Settings};
 pub use source::{
     ConnectionLook, Event, EventLevel, Look, PathLook, PathState, Source, WeaveLook, WeaveSource,

@@ -15,8 +15,9 @@ use super::stop_on_signals;
 use crate::failure::Failure;
 use crate::output;
 
-/// The largest mean gap in dB at which the fast path may stand for the truth.
-pub(super) const LIMIT_DB: f64 = 0.3;
+/// The largest mean gap in dB at which the fast path may stand for the truth, and what a player says for what
+/// its pages have shown.
+const LIMIT_DB: f64 = 0.3;
 
 /// The ways to draw viewports, and what their pixels are.
 const DRAWN: [(Drawn, &str); 2] = [(Drawn::Nearest, "nearest"), (Drawn::Bilinear, "mixed")];
@@ -56,7 +57,7 @@ pub(crate) struct CheckArgs {
 /// Checks packages.
 pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
     if let Some(shown) = &args.shown {
-        return check_shown::run(shown, args.json);
+        return check_shown::run(shown, args.json, LIMIT_DB);
     }
     let options = CheckOptions {
         gops: args.gops,

@@ -9,7 +9,6 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::check::LIMIT_DB;
 use crate::failure::Failure;
 use crate::output;
 
@@ -97,11 +96,11 @@ impl Seen {
     }
 }
 
-/// Compares a log.
+/// Compares a log. Where nothing was late by decoding the PSNR may be off by `limit_db` on average.
 ///
 /// # Errors
 /// If it is none, or pages have shown something else than the player says.
-pub(super) fn run(path: &Path, json: bool) -> Result<(), Failure> {
+pub(super) fn run(path: &Path, json: bool, limit_db: f64) -> Result<(), Failure> {
     let pages = read(path)?;
     let text = if json { lines(&pages) } else { table(&pages) };
     output::print(&text)?;
@@ -112,10 +111,10 @@ pub(super) fn run(path: &Path, json: bool) -> Result<(), Failure> {
                 seen.other
             )));
         }
-        if let Some([_, gap]) = Seen::psnr(seen.exact).filter(|[_, gap]| gap.abs() > LIMIT_DB) {
+        if let Some([_, gap]) = Seen::psnr(seen.exact).filter(|[_, gap]| gap.abs() > limit_db) {
             return Err(Failure::failed(format!(
                 "where nothing was late by decoding, page {page} has shown {gap:.2} dB less than the \
-                 player says, more than {LIMIT_DB}"
+                 player says, more than {limit_db}"
             )));
         }
     }
@@ -243,12 +242,12 @@ mod tests {
         assert_eq!((seen.late_network, seen.late_decoding, seen.other), (2, 2, 0));
         assert_eq!((seen.pictures, Seen::psnr(seen.judged)), ([10, 2], Some([40.0, 1.0])));
         // Of the dB only what decoding does not explain is wrong.
-        assert!(run(file.path(), true).is_err());
-        assert!(run(log(&[late]).path(), true).is_ok());
+        assert!(run(file.path(), true, 0.3).is_err());
+        assert!(run(log(&[late]).path(), true, 0.3).is_ok());
         let other = line(some, [Some(37), None, Some(37)], [0; 3]);
-        let error = run(log(&[other]).path(), false).unwrap_err().to_string();
+        let error = run(log(&[other]).path(), false, 0.3).unwrap_err().to_string();
         assert!(error.contains("page 4 has shown 1 tiles at another QP"), "{error}");
-        assert!(run(log(&[line([None; 3], some, [0; 3])]).path(), true).is_err());
+        assert!(run(log(&[line([None; 3], some, [0; 3])]).path(), true, 0.3).is_err());
     }
 
     #[test]

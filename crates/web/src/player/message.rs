@@ -62,7 +62,7 @@ pub struct Shown {
 
 /// Why bytes are no message of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum WrongMessage {
+pub(crate) enum WrongMessage {
     /// It ends too early.
     #[error("a message of type {0} ends in the middle of a field")]
     Short(u8),
@@ -92,19 +92,6 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<FromPage, WrongMessage> {
         kind => return Err(WrongMessage::Kind(kind)),
     };
     if reader.rest.is_empty() { Ok(message) } else { Err(WrongMessage::Long(kind)) }
-}
-
-/// Any bytes are a message of a page or an error of one line: for fuzzing.
-///
-/// # Panics
-/// If it is not so.
-pub fn check_message(bytes: &[u8]) {
-    match decode(bytes) {
-        Ok(FromPage::Poses(poses)) => assert!(poses.len() <= MAX_POSES),
-        Ok(FromPage::Shown(shown)) => assert!(shown.tiles.len() <= MAX_TILES),
-        Ok(FromPage::Ping(_) | FromPage::Steer) => {}
-        Err(error) => assert!(!error.to_string().contains('\n')),
-    }
 }
 
 struct Reader<'a> {

@@ -5,7 +5,7 @@ mod message;
 pub(crate) mod socket;
 mod stage;
 
-pub use message::{Shown, WrongMessage, check_message};
+pub use message::Shown;
 pub use stage::Stage;
 
 #[cfg(test)]

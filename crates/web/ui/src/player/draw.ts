@@ -34,7 +34,9 @@ void main() {
     // What is late has stripes besides its colour.
     float stripe = step(0.5, fract((gl_FragCoord.x + gl_FragCoord.y) / 12.0));
     float share = state.a * (state.b > 0.9 ? 0.35 + 0.4 * stripe : 1.0);
-    seen = mix(seen, state.b > 0.9 ? vec3(0.75, 0.1, 0.1) : vec3(state.rg, 0.45), share);
+    // From green over yellow to magenta.
+    vec3 rank = vec3(min(vec2(1.0), 2.0 * state.rg), max(0.0, 1.6 * state.r - 0.8));
+    seen = mix(seen, state.b > 0.9 ? vec3(0.75, 0.1, 0.1) : rank, share);
     // Lines of one pixel or two between tiles.
     vec2 near = abs(fract(within + 0.5) - 0.5) / max(fwidth(within), vec2(1e-6));
     if (min(near.x, near.y) < 0.8) seen = mix(seen, vec3(1.0), 0.6);
@@ -219,7 +221,7 @@ export class Screen {
     const texels = new Uint8Array(4 * states.length);
     for (const [tile, { qp, late }] of states.entries()) {
       const rank = qp === null ? -1 : manifest.qps.indexOf(qp);
-      // The finest is green, the coarsest red; what was left out is not marked.
+      // What was left out is not marked.
       const coarse = manifest.qps.length > 1 ? rank / (manifest.qps.length - 1) : 0;
       texels.set([255 * coarse, 255 * (1 - coarse), late ? 255 : 0, late ? 255 : rank < 0 ? 0 : 70], 4 * tile);
     }
