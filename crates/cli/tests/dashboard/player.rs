@@ -62,6 +62,29 @@ fn the_player_shows_what_arrives() {
     check_shown(&shown);
 }
 
+#[test]
+fn where_a_page_cannot_be_is_said() {
+    let base = ["vr", "play", "--server", "127.0.0.1:1", "--path", "a=127.0.0.1"];
+    let base = [&base[..], &["--insecure-plaintext"]].concat();
+    let said = |options: &[&str]| {
+        let output = weftline(&[&base[..], options].concat()).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (status, text) = said(&["--web", "0.0.0.0:0"]);
+    assert!(status == Some(2) && text.contains("--behind-proxy NAME"), "{status:?} {text}");
+    let (status, text) = said(&["--web", "127.0.0.1:0", "--behind-proxy", "http://weft.example"]);
+    assert!(status == Some(2) && text.contains("no host's name"), "{status:?} {text}");
+    let (status, text) = said(&["--shown", "log.jsonl"]);
+    assert!(status == Some(2) && text.contains("--web"), "{status:?} {text}");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let (status, text) = said(&["--web", &taken.local_addr().unwrap().to_string()]);
+    assert!(status == Some(1) && text.contains("choose another port"), "{status:?} {text}");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("none/shown.jsonl");
+    let (status, text) = said(&["--web", "127.0.0.1:0", "--shown", file.to_str().unwrap()]);
+    assert!(status == Some(1) && text.contains("--shown: cannot write"), "{status:?} {text}");
+}
+
 /// Each page has shown what arrived in time: but for what its decoders had no time for.
 fn check_shown(shown: &Path) {
     let text = fs::read_to_string(shown).unwrap();
