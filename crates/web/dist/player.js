@@ -160,23 +160,25 @@ this.view,x2,y2,canvas2.clientWidth,canvas2.clientHeight))});let release=event=>
 canvas2.addEventListener("pointerup",release),canvas2.addEventListener("pointercancel",release),canvas2.addEventListener(
 "keydown",event=>{if(event.ctrlKey||event.altKey||event.metaKey)return;let view2=byKey(this.view,event.key);view2&&(event.
 preventDefault(),this.set(view2))})}changed;view={yaw:0,pitch:0,roll:0,fov:WIDEST};set(view2){this.view=view2,this.changed(
-view2)}};var number=(value,digits=0)=>value.toFixed(digits),share=(part,of)=>of>0?`${number(100*part/of,1)} %`:"–";function says(page2){
-let{link,manifest,gop}=page2;switch(link.is){case"connecting":return"connecting";case"live":return!manifest||gop<0?"wait\
-ing for the stream":page2.place&&!page2.place.steers?"live; another page steers":"live";case"over":return"the stream is \
-over";default:return link.reason}}function qualities(page2){let counts=new Map,late=page2.tiles.filter(tile=>tile.late).
-length;for(let{qp}of page2.tiles){let name=qp===null?"none":`QP ${qp}`;counts.set(name,(counts.get(name)??0)+1)}return`${[
-...counts].sort().map(([name,count])=>`${count} × ${name}`).join(", ")}${late>0?`; ${late} late`:""}`}function rows(page2){
-let{manifest,figures,sample,report,place}=page2,all=[];if(manifest){let{width,height,columns,rows:high,gops,scheme,concealment}=manifest;
-all.push(["Stream",`${width}×${height}, ${columns}×${high} tiles, ${scheme}, ${concealment}`]),page2.gop>=0&&all.push(
-["GoP",`${page2.gop+1} of ${gops}`])}page2.tiles.length>0&&all.push(["Tiles shown",qualities(page2)]);for(let[name,mbps,
-up]of sample?.paths??[])all.push([`Path ${name}`,up?`${number(mbps,2)} Mb/s`:`${number(mbps,2)} Mb/s, down`]);if(report){
-let psnr=report.psnr_db===null?"–":`${number(report.psnr_db,1)} dB`;all.push(["Viewport, estimated",`${psnr} (GoP ${report.
-gop+1})`])}if(figures){let pictures=figures.shown+figures.dropped;all.push(["Pictures shown",`${figures.shown} of ${pictures}\
- (${share(figures.shown,pictures)})`]),all.push(["Tiles late by the network",String(figures.lateNetwork)]),all.push(["Ti\
-les late by decoding",String(figures.lateDecoding)]),all.push(["Ready before its time",`${number(figures.lead)} ms at le\
-ast, of ${number(page2.delay)} ms`])}return place&&(all.push(["Pages that watch",String(place.viewers)]),place.dropped>0&&
-all.push(["Tiles this page was too slow for",String(place.dropped)])),page2.trouble&&all.push(["Trouble",page2.trouble]),
-all}function view(page2,actions2){let{link}=page2,steers=page2.place?.steers??!0;return b`
+view2)}};function mean(samples){let last=samples[samples.length-1],rate=place=>samples.reduce((sum,sample)=>sum+(sample.paths[place]?.[1]??
+0),0)/samples.length;return{paths:last.paths.map(([name,,up],place)=>[name,rate(place),up])}}var number=(value,digits=0)=>value.
+toFixed(digits),share=(part,of)=>of>0?`${number(100*part/of,1)} %`:"–";function says(page2){let{link,manifest,gop}=page2;
+switch(link.is){case"connecting":return"connecting";case"live":return!manifest||gop<0?"waiting for the stream":page2.place&&
+!page2.place.steers?"live; another page steers":"live";case"over":return"the stream is over";default:return link.reason}}
+function qualities(page2){let counts=new Map,late=page2.tiles.filter(tile=>tile.late).length;for(let{qp}of page2.tiles){
+let name=qp===null?"none":`QP ${qp}`;counts.set(name,(counts.get(name)??0)+1)}return`${[...counts].sort().map(([name,count])=>`${count}\
+ × ${name}`).join(", ")}${late>0?`; ${late} late`:""}`}function rows(page2){let{manifest,figures,sample,report,place}=page2,
+all=[];if(manifest){let{width,height,columns,rows:high,gops,scheme,concealment}=manifest;all.push(["Stream",`${width}×${height}\
+, ${columns}×${high} tiles, ${scheme}, ${concealment}`]),page2.gop>=0&&all.push(["GoP",`${page2.gop+1} of ${gops}`])}page2.
+tiles.length>0&&all.push(["Tiles shown",qualities(page2)]);for(let[name,mbps,up]of sample?.paths??[])all.push([`Path ${name}`,
+up?`${number(mbps,2)} Mb/s`:`${number(mbps,2)} Mb/s, down`]);if(report){let psnr=report.psnr_db===null?"–":`${number(report.
+psnr_db,1)} dB`;all.push(["Viewport, estimated",`${psnr} (GoP ${report.gop+1})`])}if(figures){let pictures=figures.shown+
+figures.dropped;all.push(["Pictures shown",`${figures.shown} of ${pictures} (${share(figures.shown,pictures)})`]),all.push(
+["Tiles late by the network",String(figures.lateNetwork)]),all.push(["Tiles late by decoding",String(figures.lateDecoding)]),
+all.push(["Ready before its time",`${number(figures.lead)} ms at least, of ${number(page2.delay)} ms`])}return place&&(all.
+push(["Pages that watch",String(place.viewers)]),place.dropped>0&&all.push(["Tiles this page was too slow for",String(place.
+dropped)])),page2.trouble&&all.push(["Trouble",page2.trouble]),all}function view(page2,actions2){let{link}=page2,steers=page2.
+place?.steers??!0;return b`
     <h1 class="unseen">Weftline player</h1>
     <div class="bar">
       <p class="link ${link.is}" role="status">${says(page2)}</p>
@@ -200,13 +202,13 @@ all}function view(page2,actions2){let{link}=page2,steers=page2.place?.steers??!0
       </table>
       <p>Drag the picture to look around, or use the arrow keys on it; + and − zoom, Home looks ahead.</p>
     </details>
-  `}function refused(reason,remedy){return b`<div class="refused"><h1>This cannot be played here</h1><p role="alert">${reason}</p><p>${remedy}</p></div>`}var MAX_WAITING=32,FIGURES=500,canvas=document.getElementById("picture"),panel=document.getElementById("app"),calm=matchMedia(
-"(prefers-reduced-motion: reduce)"),page={link:{is:"connecting"},manifest:null,gop:-1,tiles:[],figures:null,place:null,sample:null,
-report:null,trouble:"",delay:0,marks:!1,direction:""};function lacks(){return isSecureContext?typeof VideoDecoder>"u"||typeof EncodedVideoChunk>
-"u"?["This browser has no WebCodecs (VideoDecoder), by which the tiles are decoded","Use a current Chromium, Chrome, Edg\
-e, Firefox on a desktop, or Safari."]:null:[`${location.origin} is no secure context, and browsers decode video only in \
-one`,"Open the player on the machine on which it runs, at 127.0.0.1; reach it by ssh -L; or put a proxy with TLS in fron\
-t of it, weftline vr play --behind-proxy NAME."]}var Player=class{worker;screen;look;waiting=[];begins=null;stale=!0;figuresAt=0;drawn=0;constructor(){
+  `}function refused(reason,remedy){return b`<div class="refused"><h1>This cannot be played here</h1><p role="alert">${reason}</p><p>${remedy}</p></div>`}var MAX_WAITING=32,MEAN_OF=4,FIGURES=500,canvas=document.getElementById("picture"),panel=document.getElementById("app"),
+calm=matchMedia("(prefers-reduced-motion: reduce)"),page={link:{is:"connecting"},manifest:null,gop:-1,tiles:[],figures:null,
+place:null,sample:null,report:null,trouble:"",delay:0,marks:!1,direction:""};function lacks(){return isSecureContext?typeof VideoDecoder>
+"u"||typeof EncodedVideoChunk>"u"?["This browser has no WebCodecs (VideoDecoder), by which the tiles are decoded","Use a\
+ current Chromium, Chrome, Edge, Firefox on a desktop, or Safari."]:null:[`${location.origin} is no secure context, and \
+browsers decode video only in one`,"Open the player on the machine on which it runs, at 127.0.0.1; reach it by ssh -L; o\
+r put a proxy with TLS in front of it, weftline vr play --behind-proxy NAME."]}var Player=class{worker;screen;look;waiting=[];begins=null;stale=!0;figuresAt=0;samples=[];drawn=0;constructor(){
 this.screen=new Screen(canvas),this.worker=new Worker(script("/a/player-worker.js"),{type:"module"}),this.worker.onmessage=
 ({data})=>this.take(data),this.worker.onerror=event=>this.say(event.message),this.look=new Look(canvas,({yaw,pitch,roll})=>{
 this.tell({is:"pose",yaw,pitch,roll}),this.stale=!0}),this.turned(),new ResizeObserver(()=>this.resize()).observe(canvas),
@@ -223,22 +225,22 @@ page.delay=message.delay;return;case"link":page.link=message.link;break;case"man
 [message.manifest,-1,null];try{this.screen.start(message.manifest)}catch(error){page.trouble=String(error)}break;case"co\
 lour":this.screen.code(message.colour);break;case"gop":[page.gop,page.tiles]=[message.gop,message.tiles],this.screen.mark(
 message.tiles),canvas.dataset.qps=message.tiles.map(({qp})=>qp??"").join(",");break;case"figures":page.figures=message.figures;
-break;case"place":page.place=message.place;break;case"sample":page.sample=JSON.parse(message.text);break;case"report":page.
-report=JSON.parse(message.text);break;case"trouble":page.trouble=message.text;break}(message.is==="link"||now()-this.figuresAt>
-(calm.matches?10:1)*FIGURES)&&this.paint()}paint(){this.figuresAt=now(),D(view(page,actions),panel),document.title=page.
-link.is==="live"?"Weftline player":`Weftline player: ${page.link.is}`}done({number:number2,buffer},shown){this.tell({is:"\
-done",number:number2,shown,buffer},[buffer])}frame(){requestAnimationFrame(()=>this.frame());let at=this.begins===null?-1/0:
-now()-this.begins;this.waiting.sort((a2,b2)=>a2.number-b2.number);let due=this.waiting.filter(picture=>picture.at<=at);this.
-waiting.splice(0,due.length);let newest=due.pop();for(let picture of due)this.done(picture,!1);newest&&(this.screen.upload(
-newest),this.stale=!0),this.stale&&(this.screen.draw(this.look.view,page.marks),this.turned(),this.stale=!1,this.drawn+=
-1,canvas.dataset.drawn=String(this.drawn)),newest&&(canvas.dataset.number=String(newest.number),this.done(newest,!this.screen.
-lost))}hide(hidden){for(let picture of this.waiting.splice(0))this.done(picture,!1);this.tell({is:"hidden",hidden}),this.
-stale=!0}again(){this.stale=!0,this.paint()}steer(){this.tell({is:"steer"})}};function script(path){let types=globalThis.
-trustedTypes,createScriptURL=url=>{if(url!==path)throw new TypeError(`${url} is no script of ours`);return url};return types?
-types.createPolicy("weftline",{createScriptURL}).createScriptURL(path):path}var player=null,actions={marks(){page.marks=
-!page.marks,player?.again()},steer:()=>player?.steer(),whole(){document.fullscreenElement?document.exitFullscreen():document.
-documentElement.requestFullscreen()}};function refuse(reason,remedy){canvas.hidden=!0,document.title="Weftline player: n\
-ot here",D(refused(reason,remedy),panel)}async function start(){let missing=lacks();if(missing)return refuse(...missing);
-try{await begin()}catch(error){return refuse(error.message,"Open the address that weftline vr play printed.")}try{player=
-new Player}catch(error){refuse(error.message,"The picture is drawn by WebGL 2: turn on hardware acceleration in the brow\
-ser, or use another one.")}}start();
+break;case"place":page.place=message.place;break;case"sample":this.samples=[...this.samples.slice(1-MEAN_OF),JSON.parse(
+message.text)],page.sample=mean(this.samples);break;case"report":page.report=JSON.parse(message.text);break;case"trouble":
+page.trouble=message.text;break}(message.is==="link"||now()-this.figuresAt>(calm.matches?10:1)*FIGURES)&&this.paint()}paint(){
+this.figuresAt=now(),D(view(page,actions),panel),document.title=page.link.is==="live"?"Weftline player":`Weftline player\
+: ${page.link.is}`}done({number:number2,buffer},shown){this.tell({is:"done",number:number2,shown,buffer},[buffer])}frame(){
+requestAnimationFrame(()=>this.frame());let at=this.begins===null?-1/0:now()-this.begins;this.waiting.sort((a2,b2)=>a2.number-
+b2.number);let due=this.waiting.filter(picture=>picture.at<=at);this.waiting.splice(0,due.length);let newest=due.pop();for(let picture of due)
+this.done(picture,!1);newest&&(this.screen.upload(newest),this.stale=!0),this.stale&&(this.screen.draw(this.look.view,page.
+marks),this.turned(),this.stale=!1,this.drawn+=1,canvas.dataset.drawn=String(this.drawn)),newest&&(canvas.dataset.number=
+String(newest.number),this.done(newest,!this.screen.lost))}hide(hidden){for(let picture of this.waiting.splice(0))this.done(
+picture,!1);this.tell({is:"hidden",hidden}),this.stale=!0}again(){this.stale=!0,this.paint()}steer(){this.tell({is:"stee\
+r"})}};function script(path){let types=globalThis.trustedTypes,createScriptURL=url=>{if(url!==path)throw new TypeError(`${url}\
+ is no script of ours`);return url};return types?types.createPolicy("weftline",{createScriptURL}).createScriptURL(path):
+path}var player=null,actions={marks(){page.marks=!page.marks,player?.again()},steer:()=>player?.steer(),whole(){document.
+fullscreenElement?document.exitFullscreen():document.documentElement.requestFullscreen()}};function refuse(reason,remedy){
+canvas.hidden=!0,document.title="Weftline player: not here",D(refused(reason,remedy),panel)}async function start(){let missing=lacks();
+if(missing)return refuse(...missing);try{await begin()}catch(error){return refuse(error.message,"Open the address that w\
+eftline vr play printed.")}try{player=new Player}catch(error){refuse(error.message,"The picture is drawn by WebGL 2: tur\
+n on hardware acceleration in the browser, or use another one.")}}start();

@@ -12,6 +12,7 @@ const { setup, samples } = await modules("player/mp4");
 const { Clock } = await modules("player/clock");
 const { byDistance, framePosition, halves, WIDEST } = await modules("player/geometry");
 const { byKey, dragged, within } = await modules("player/look");
+const { mean } = await modules("player/view");
 const { Engine } = await modules("player/engine");
 
 const fixture = async (name) => new Uint8Array(await readFile(`fixtures/${name}`));
@@ -153,6 +154,11 @@ test("the clock takes the fastest answer, and follows a picture that stood still
   assert.equal(clock.time(0), 1505 + clock.delay);
   for (let late = 0; late < 20; late++) clock.slower();
   assert.equal(clock.delay, 500);
+});
+
+test("rates of paths are means of two seconds", () => {
+  const sample = (one, two, up = true) => ({ paths: [["wifi", one, true], ["lte", two, up]] });
+  assert.deepEqual(mean([sample(4, 1), sample(0, 2, false)]), { paths: [["wifi", 2, true], ["lte", 1.5, false]] });
 });
 
 /** A decoder that shows pictures as they come. */

@@ -10,10 +10,12 @@ import { Screen } from "./draw.js";
 import { WIDEST } from "./geometry.js";
 import { Look } from "./look.js";
 import type { Picture, ToPage, ToWorker } from "./talk.js";
-import { type Actions, type Page, refused, view } from "./view.js";
+import { type Actions, mean, type Page, refused, type Sample, view } from "./view.js";
 
 /** Pictures that wait for their time at most; what is over is not shown. */
 const MAX_WAITING = 32;
+/** So many samples make what is shown of the paths, two seconds: GoPs come in bursts. */
+const MEAN_OF = 4;
 /** Between two drawings of the figures, ms. */
 const FIGURES = 500;
 
@@ -62,6 +64,7 @@ class Player {
   /** Something else is to be seen than was drawn. */
   private stale = true;
   private figuresAt = 0;
+  private samples: Sample[] = [];
   /** Drawings so far; like the other data of the canvas for who looks at the page from outside. */
   private drawn = 0;
 
@@ -146,7 +149,8 @@ class Player {
         page.place = message.place;
         break;
       case "sample":
-        page.sample = JSON.parse(message.text);
+        this.samples = [...this.samples.slice(1 - MEAN_OF), JSON.parse(message.text) as Sample];
+        page.sample = mean(this.samples);
         break;
       case "report":
         page.report = JSON.parse(message.text);

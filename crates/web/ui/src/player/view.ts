@@ -11,6 +11,14 @@ export interface Sample {
   paths: [name: string, mbps: number, up: boolean][];
 }
 
+/** The mean rates of samples of the same paths, and how the last one says that they are. */
+export function mean(samples: Sample[]): Sample {
+  const last = samples[samples.length - 1];
+  const rate = (place: number) =>
+    samples.reduce((sum, sample) => sum + (sample.paths[place]?.[1] ?? 0), 0) / samples.length;
+  return { paths: last.paths.map(([name, , up], place) => [name, rate(place), up]) };
+}
+
 /** What the program says of a GoP that is over. */
 export interface Report {
   gop: number;
