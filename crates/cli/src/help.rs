@@ -6,7 +6,7 @@ use crate::Cli;
 use crate::doctor::OWN_OPTIONS;
 
 /// An example for the long help of each command. The tests hold them to the parser.
-pub(crate) const EXAMPLES: [(&str, &str); 38] = [
+pub(crate) const EXAMPLES: [(&str, &str); 39] = [
     ("serve", "weftline serve --listen 0.0.0.0:4433 --forward 127.0.0.1:8080 --token-file token"),
     (
         "connect",
@@ -15,6 +15,7 @@ pub(crate) const EXAMPLES: [(&str, &str); 38] = [
     ),
     ("up", "weftline up weftline:AQEEywBxBRFR…"),
     ("down", "weftline down"),
+    ("portal", "weftline portal wlan0"),
     ("invite", "weftline invite phone"),
     ("status", "weftline status --watch"),
     (

@@ -56,8 +56,7 @@ use failure::Failure;
 #[command(name = "weftline", version = VERSION)]
 #[command(
     help_template = "{about}\n\n{usage-heading} {usage}\n\nCommands:\n{subcommands}{after-help}",
-    after_help = "Every command takes --help, --quiet (errors only) and --color auto|always|never; \
-                  -V prints the version."
+    after_help = "Every command takes --help, --quiet (errors only), --color auto|always|never; -V: version."
 )]
 struct Cli {
     #[command(flatten)]
@@ -76,6 +75,8 @@ enum Command {
     Up(up::UpArgs),
     /// Undo `up`: connections use the machine's own routes again (needs root)
     Down,
+    /// Open a link to a browser for five minutes, as for a login to a network (needs root)
+    Portal(up::PortalArgs),
     /// Invite a machine to a server with --internet, show its invite again, or revoke it
     Invite(internet::InviteArgs),
     /// Show what a running daemon does: its connections, and each one's paths
@@ -161,6 +162,7 @@ fn obey(command: Command) -> Result<(), Failure> {
         Command::Connect(args) => connect::run(*args),
         Command::Up(args) => up::run(&args),
         Command::Down => up::down(),
+        Command::Portal(args) => up::portal(&args),
         Command::Invite(args) => internet::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Doctor(command) => doctor::run(command),

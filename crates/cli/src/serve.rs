@@ -580,6 +580,9 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
         life.set_listening(addresses);
         let lanes = first.lanes(&target, server.local_addrs());
         life.set_lanes(lanes.as_ref().map(watcher));
+        if let Some(lanes) = &lanes {
+            tokio::spawn(Lanes::follow(Arc::downgrade(lanes)));
+        }
         // Whoever waits for the greeting takes it for a server that runs, lanes and all.
         let doors = Doors::open(&life, doors).await?;
         output::print(&(greeting + &invite + &doors.greeting))?;

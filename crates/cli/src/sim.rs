@@ -196,6 +196,12 @@ fn run_woven(
             "--weave draws one run: give one --scheme, and no --repeat",
         ));
     };
+    let is_page = is_page(file)?;
+    if is_page && (args.weave_from.is_some() || args.weave_for.is_some()) {
+        return Err(Failure::wrong_use(
+            "--weave-from and --weave-for are for FILE.svg: a page has all of the run",
+        ));
+    }
     let from = match &args.weave_from {
         Some(text) => parse_duration("--weave-from", text)?,
         None => scenario.duration / 2,
@@ -212,7 +218,7 @@ fn run_woven(
     }
     let woven = outcome.weave.clone().unwrap_or_default();
     let title = format!("{} over {}, {congestion}", scheme, scenario.name);
-    let drawn = match is_page(file) {
+    let drawn = match is_page {
         true => weave_page(&title, &woven)?,
         false => {
             let picture = WeavePicture {
@@ -242,9 +248,17 @@ fn run_woven(
     Ok(())
 }
 
-/// Whether a file is to be a page: by its name.
-fn is_page(file: &Path) -> bool {
-    file.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("html"))
+/// Whether a file is to be a page, and no picture: by its name.
+fn is_page(file: &Path) -> Result<bool, Failure> {
+    let ending = file.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
+    match ending.as_deref() {
+        Some("html") => Ok(true),
+        Some("svg") => Ok(false),
+        _ => Err(Failure::wrong_use(format!(
+            "--weave {}: a picture is FILE.svg, and a page FILE.html",
+            file.display()
+        ))),
+    }
 }
 
 /// The page of a run's weave, as the dashboard draws it.

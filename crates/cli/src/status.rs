@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 
 use crate::failure::Failure;
+use crate::ops::PortalRequest;
 use crate::ops::control;
 use crate::ops::snapshot::{Bond, Connection, Snapshot, Taken};
 use crate::output;
@@ -98,6 +99,14 @@ fn show(snapshot: &Snapshot, args: &StatusArgs) -> Result<bool, Failure> {
     }
 }
 
+/// Has the daemon at a control socket open a link to a browser, or close it.
+///
+/// # Errors
+/// When it cannot be asked, or does not do it.
+pub(crate) fn ask_portal(path: &Path, request: &PortalRequest) -> Result<(), Failure> {
+    Daemon::open(path, 0)?.portal(request)
+}
+
 /// A daemon's control socket.
 struct Daemon {
     path: PathBuf,
@@ -151,6 +160,18 @@ impl Daemon {
             (Some(url), _) => Ok(url),
             (None, Some(error)) => Err(self.wrong(error)),
             (None, None) => Err(self.wrong(line)),
+        }
+    }
+
+    /// Has it open a link to a browser, or close it.
+    fn portal(&mut self, request: &PortalRequest) -> Result<(), Failure> {
+        let answer = self.answer(&serde_json::json!({ "command": "portal", "portal": request }))?;
+        let (_, line) = answer.ok_or_else(|| self.wrong("it has ended"))?;
+        let answer: serde_json::Value =
+            serde_json::from_str(&line).map_err(|error| self.wrong(format!("{error}: {line}")))?;
+        match answer["error"].as_str() {
+            Some(error) => Err(Failure::failed(error)),
+            None => Ok(()),
         }
     }
 

@@ -278,7 +278,7 @@ fn the_control_socket_is_the_owners_and_answers_nonsense_in_words() {
     };
     for (request, reason) in [
         (&b"hello\n"[..], "expected value"),
-        (b"{\"command\":\"format\"}\n", "unknown variant `format`, expected `status`"),
+        (b"{\"command\":\"format\"}\n", "unknown variant `format`, expected one of `status`"),
         (&[b'x'; 5000], "a request has at most 4096 bytes"),
         (b"\xff\xfe\n", "expected value"),
     ] {

@@ -108,6 +108,26 @@ fn a_program_s_own_schedulers_and_controls_are_found_by_name() {
     );
 }
 
+/// The picture in docs/web.md is what the command below it draws.
+#[test]
+fn the_picture_in_the_documentation_is_drawn() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let page = fs::read_to_string(docs.join("web.md")).unwrap();
+    let (_, rest) = page.split_once("<!-- file: dies.toml -->\n```toml\n").unwrap();
+    let (scenario, rest) = rest.split_once("```").unwrap();
+    let command = rest.lines().find(|line| line.contains("--weave weave.svg")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("dies.toml"), scenario).unwrap();
+    let mut words = command.split(' ');
+    assert_eq!(words.next(), Some("weftline"));
+    let mut program = Command::new(env!("CARGO_BIN_EXE_weftline"));
+    let output = program.args(words).current_dir(folder.path()).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let [drawn, shown] =
+        [folder.path(), &docs].map(|dir| fs::read_to_string(dir.join("weave.svg")).unwrap());
+    assert!(drawn == shown, "draw it again: {command}");
+}
+
 #[test]
 fn a_run_is_drawn() {
     let folder = folder("");
@@ -132,6 +152,12 @@ fn a_run_is_drawn() {
         let rows = data[direction]["rows"].as_array().unwrap();
         assert!(!rows.is_empty() && !rows[0][3].as_array().unwrap().is_empty(), "{direction}");
     }
+    // No other file is written over, the scenario's for one.
+    let before = fs::read_to_string(&small).unwrap();
+    assert!(failure(2, &args("fbdt", &small)).contains("a page FILE.html"));
+    assert_eq!(fs::read_to_string(&small).unwrap(), before);
+    let all = [&args("fbdt", &file)[..], &["--weave-from", "1s"]].concat();
+    assert!(failure(2, &all).contains("a page has all of the run"));
     let refused = failure(2, &args("fbdt,earliest", &drawn));
     assert!(refused.contains("give one --scheme"), "{refused}");
     let nothing = failure(1, &args("single:one", &drawn));

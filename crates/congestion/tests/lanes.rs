@@ -331,6 +331,41 @@ fn what_waits_for_a_lane_that_goes_moves_to_one_that_carries_it() {
     assert!(wide.sent_packets > before + 10);
 }
 
+/// The only lane that is left carries less: what was on its way, and what waits, comes in pieces.
+#[test]
+fn what_moves_to_a_lane_that_carries_less_is_cut_again() {
+    let narrow = Link { longest: 1250 + DATA_OVERHEAD, ..Link::new(30) };
+    let slow = Link { rate: 400_000, ..Link::new(10) };
+    let mut world = World::new(&[slow, narrow], &[Role::Active; 2]);
+    world.run(15_000);
+    (0..400).find(|&n| {
+        world.send(0, &whole(n, 1400));
+        world.run(2);
+        world.lane(0, 0).waiting > 10
+    });
+    let waiting = world.lane(0, 0).waiting;
+    world.links[0].dead_from = world.now;
+    world.came[1].clear();
+    // A new flow, whose first packets are urgent; and one that must not be cut.
+    for n in 0..5 {
+        let mut packet = whole(n, 1400);
+        packet[20..22].copy_from_slice(&77_u16.to_be_bytes());
+        world.send(0, &packet);
+    }
+    let mut uncut = whole(9, 1400);
+    uncut[6] = 0x40;
+    world.send(0, &uncut);
+    world.run(3_000);
+    let urgent = world.came[1].iter().filter(|(_, packet)| packet[20..22] == [0, 77]);
+    assert_eq!(urgent.count(), 5, "the first piece of each, which has the ports");
+    let bytes: usize = world.came[1].iter().map(|(_, packet)| packet.len() - 20).sum();
+    // What was on its way for more than 100 ms is lost, if it is not urgent.
+    assert!(bytes as u64 >= (waiting + 5) * 1380 && bytes % 1380 == 0, "{bytes} of {waiting}");
+    let lane = world.lane(0, 1).counters;
+    assert!(lane.resent > 10 && lane.lost_packets == 0, "{lane:?}");
+    assert_eq!(world.ends[0].counters().too_long, 1, "what must not be cut is counted");
+}
+
 /// What was sent into the silence of a lane that never comes back holds up nothing on another.
 #[test]
 fn what_is_lost_in_silence_makes_way() {

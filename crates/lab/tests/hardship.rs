@@ -10,10 +10,10 @@ mod support;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use support::alone;
 use support::download::{
     NAMES, client, connect, inside, ip, servers, settle, two_paths, with_download,
 };
+use support::{PATIENCE, alone};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::task::JoinSet;
 use weftline::{Bind, Connection, MemoryBudget, Server, ServerSecurity};
@@ -89,7 +89,11 @@ fn peers_that_vanish_in_the_dark_are_let_go_of() {
                 let ends = peers.join_all().await;
                 eprintln!("{PEERS} let go of within {:.1?}: {}", start.elapsed(), ends[0]);
                 assert!(ends.iter().all(|end| !end.is_empty()), "{ends:?}");
-                assert_eq!(budget.reserved(), ByteCount::default());
+                // The tasks of a connection that has ended may still be at their end.
+                while budget.reserved() > ByteCount::default() {
+                    assert!(start.elapsed() < PATIENCE, "{} are still held", budget.reserved());
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
                 ended.send(()).unwrap();
                 let mut next = server.accept().await;
                 next.write_all(b"still here").await.unwrap();

@@ -122,11 +122,26 @@ pub const DEFINITIONS: &[Definition] = &[
         "ms",
         "the server's smoothed round-trip time, looked at every 100 ms, in the warm-up too (of a shorter run, at its end): `mean`, `p95`",
     ),
+    of("cotag.received", "packets", "`packets_received` of the gateway"),
     of(
-        "cotag",
-        "",
-        "packets that the nodes `received`, `refused`, gave up (`given_gateway`, `given_access_points`), found `redundant`, `delivered`, `recovered` from combinations, `lost`; `timeouts` of silent links; `dropped_queue` in the gateway's queue, `taken_gateway` redundant packets that it sent; `dropped_full` by access points and the device for lack of room",
+        "cotag.refused",
+        "packets",
+        "`packets_full` of the gateway; packets that are too long count, what its queue drops does not",
     ),
+    of("cotag.given_gateway", "packets", "`packets_given` of the gateway"),
+    of("cotag.given_access_points", "packets", "`packets_given` of each access point"),
+    of("cotag.redundant", "packets", "`packets_redundant` of the device"),
+    of("cotag.delivered", "packets", "`packets_delivered` of the device, to the flows"),
+    of("cotag.recovered", "packets", "`packets_recovered` of the device"),
+    of("cotag.lost", "packets", "`packets_lost` of the device"),
+    of("cotag.timeouts", "cohorts", "`timeouts` of the device"),
+    of(
+        "cotag.dropped_queue",
+        "packets",
+        "`packets_delayed` and `packets_overflowed` of the gateway",
+    ),
+    of("cotag.taken_gateway", "packets", "`packets_low` of the gateway"),
+    of("cotag.dropped_full", "packets", "`packets_full` of access points and device"),
     of(
         "video",
         "",
@@ -217,8 +232,9 @@ mod tests {
         };
         let record = serde_json::to_value(full()).unwrap();
         let mut there: Vec<String> = keys(&record);
-        there.retain(|key| key != "paths");
+        there.retain(|key| key != "paths" && key != "cotag");
         there.extend(keys(&record["paths"][0]).iter().map(|key| format!("paths.{key}")));
+        there.extend(keys(&record["cotag"]).iter().map(|key| format!("cotag.{key}")));
         let mut defined: Vec<&str> = DEFINITIONS.iter().map(|definition| definition.key).collect();
         there.sort_unstable();
         defined.sort_unstable();

@@ -93,7 +93,8 @@ struct Held {
     scopes: [Scope; 2],
     /// Whether it has been said that loopback has no IPv6.
     is_told: bool,
-    /// Whether nothing is captured any more.
+    /// Whether nothing is captured for a while, and whether nothing is any more.
+    is_suspended: bool,
     is_released: bool,
 }
 
@@ -110,6 +111,9 @@ impl Held {
     /// The rules of a family: what is not captured, before what is, so that none of the first is in
     /// between.
     fn rules(self, all: &[Exception], ipv6: bool) -> Vec<Rule> {
+        if self.is_suspended {
+            return Vec::new();
+        }
         let scope = self.scopes[usize::from(ipv6)];
         let mut rules = exceptions(all, ipv6, scope);
         rules.extend(if ipv6 { rules_v6(self.v6, scope) } else { rules_v4(self.v4, scope) });
@@ -166,6 +170,7 @@ impl Capture {
                 ipv6: false,
                 scopes: [Scope::Tcp; 2],
                 is_told: false,
+                is_suspended: false,
                 is_released: false,
             }),
             _refusing: refusing,
@@ -215,6 +220,45 @@ impl Capture {
     /// The kernel's refusal to delete rules, of either family: those of the other are deleted all the same.
     pub fn narrow(&self) -> Result<(), NetError> {
         self.set_scope(Scope::Tcp)
+    }
+
+    /// Captures nothing from now on: new connections and packets go their usual ways. Those connections that
+    /// are captured stay so.
+    ///
+    /// # Errors
+    /// The kernel's refusal to delete rules: those of the other family are deleted all the same, and nothing
+    /// that is missing is added again.
+    ///
+    /// # Panics
+    /// If another thread has panicked in here.
+    pub fn suspend(&self) -> Result<(), NetError> {
+        let _change = self.change();
+        let before = self.held();
+        self.held.lock().expect("no panic").is_suspended = true;
+        if before.is_released {
+            return Ok(());
+        }
+        let families = before.families().iter();
+        let deleted = families.map(|&ipv6| self.delete_rules(before, ipv6).map(|()| 0));
+        all(deleted).map(drop).map_err(NetError::os("suspending the capture"))
+    }
+
+    /// Captures again what was captured before [`Self::suspend`], or is to be by now.
+    ///
+    /// # Errors
+    /// The kernel's refusal of a rule; the others are added all the same, and [`Self::keep`] tries it again.
+    ///
+    /// # Panics
+    /// If another thread has panicked in here.
+    pub fn resume(&self) -> Result<(), NetError> {
+        let _change = self.change();
+        self.held.lock().expect("no panic").is_suspended = false;
+        let held = self.held();
+        if held.is_released {
+            return Ok(());
+        }
+        let added = held.families().iter().map(|&ipv6| self.keep_family(held, ipv6));
+        all(added).map(drop).map_err(NetError::os("resuming the capture"))
     }
 
     fn set_scope(&self, scope: Scope) -> Result<(), NetError> {
@@ -463,13 +507,21 @@ impl Capture {
             *held
         };
         for &ipv6 in held.families() {
-            // In the other order, so that what is not captured is not in between.
-            for rule in held.rules(&self.exceptions, ipv6).iter().rev() {
-                if let Err(error) = self.routes.delete_rule(rule) {
-                    tracing::warn!("a routing rule stays, priority {}: {error}", rule.priority);
-                }
+            // What is refused is told of there.
+            let _ = self.delete_rules(held, ipv6);
+        }
+    }
+
+    /// Deletes the rules of a family, in the other order, so that what is not captured is not in between.
+    fn delete_rules(&self, held: Held, ipv6: bool) -> io::Result<()> {
+        let mut first = Ok(());
+        for rule in held.rules(&self.exceptions, ipv6).iter().rev() {
+            if let Err(error) = self.routes.delete_rule(rule) {
+                tracing::warn!("a routing rule stays, priority {}: {error}", rule.priority);
+                first = first.and(Err(error));
             }
         }
+        first
     }
 }
 

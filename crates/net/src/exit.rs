@@ -9,7 +9,7 @@ use std::fs;
 use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use tun_rs::{DeviceBuilder, SyncDevice};
 
@@ -39,7 +39,21 @@ pub struct Exit {
     device: Arc<SyncDevice>,
     index: u32,
     ipv6: bool,
-    _table: ExitTable,
+    journal: Journal,
+    table: ExitTable,
+    kept: Mutex<Kept>,
+}
+
+/// What is known of links.
+struct Kept {
+    /// Those by which nothing is forwarded to another but for clients.
+    unforwarded: Vec<Unforwarded>,
+    /// Those that we let forward, by number and name.
+    set: Vec<(u32, String)>,
+    /// Those that there were when it was looked last.
+    links: Vec<String>,
+    /// Whether this machine has become a router of IPv6 by us.
+    is_our_ipv6: bool,
 }
 
 impl fmt::Debug for Exit {
@@ -66,6 +80,10 @@ impl Exit {
         let defaults = routes.defaults().map_err(NetError::os("asking for the routes"))?;
         let has_way = defaults.iter().any(|route| route.destination.is_ipv6());
         let unforwarded = unforwarded(&links, has_way);
+        let is_ours = |link: &&Link| unforwarded.iter().any(|one| one.link == Some(link.index));
+        let set = links.iter().filter(is_ours).map(|link| (link.index, link.name.clone()));
+        let set = set.collect();
+        let names: Vec<_> = links.iter().map(|link| link.name.clone()).collect();
         let bridges = links.into_iter().filter(|link| link.kind == "bridge");
         let bridges: Vec<_> = bridges.map(|link| link.name).collect();
         let gate = Gate {
@@ -77,6 +95,7 @@ impl Exit {
         };
         let table = ExitTable::create(&gate).map_err(no_table)?;
         let journal = Journal::at(&config.journal);
+        let is_our_ipv6 = has_way && is_off(ALL_V6);
         // The table is there before the first packet is forwarded.
         forward_v4(&routes, &journal).map_err(NetError::os("letting the kernel forward IPv4"))?;
         let forwarded = if has_way { forward_v6(&journal) } else { Ok(()) };
@@ -85,7 +104,64 @@ impl Exit {
             tracing::warn!("clients' IPv6 is not forwarded: {error}");
         }
         routes.set_up(index).map_err(NetError::os("setting the device up"))?;
-        Ok(Self { routes, device, index, ipv6, _table: table })
+        let kept = Kept { unforwarded, set, links: names, is_our_ipv6: ipv6 && is_our_ipv6 };
+        Ok(Self { routes, device, index, ipv6, journal, table, kept: Mutex::new(kept) })
+    }
+
+    /// Lets answers come by links that have come since: how many those are. They lead to clients and nowhere
+    /// else, as those that were there before.
+    ///
+    /// # Errors
+    /// The kernel's refusal; it is tried again with the next call.
+    ///
+    /// # Panics
+    /// If another thread has panicked in here.
+    pub fn keep(&self) -> io::Result<usize> {
+        let links = self.routes.links()?;
+        let mut kept = self.kept.lock().expect("no panic");
+        let (mut added, mut result) = (0, Ok(()));
+        // Those of links that are gone are needed no more: a number is never given again.
+        let is_there = |index| links.iter().any(|link| link.index == index);
+        kept.unforwarded.retain(|one| one.link.is_none_or(is_there));
+        kept.set.retain(|(index, _)| is_there(*index));
+        for link in links.iter().filter(|link| is_other(link)) {
+            match self.keep_link(&mut kept, link) {
+                Ok(is_new) => added += usize::from(is_new),
+                // The others are looked at all the same.
+                Err(error) => result = Err(error),
+            }
+        }
+        kept.links = links.into_iter().map(|link| link.name).collect();
+        result.map(|()| added)
+    }
+
+    /// The same for a link; whether answers come by it now and did not before.
+    fn keep_link(&self, kept: &mut Kept, link: &Link) -> io::Result<bool> {
+        let sysctl = forwarding(&link.name);
+        if let Some(known) = kept.set.iter_mut().find(|(index, _)| *index == link.index)
+            && known.1 != link.name
+        {
+            // It has another name now, and all else as before.
+            self.journal.note(&sysctl, "0", "1")?;
+            known.1.clone_from(&link.name);
+        }
+        if self.ipv6 && kept.is_our_ipv6 && !kept.links.contains(&link.name) {
+            keep_advertisements(&self.journal, &link.name)?;
+        }
+        if !is_off(&sysctl) {
+            return Ok(false);
+        }
+        let rule = Unforwarded { ipv6: false, link: Some(link.index) };
+        if !kept.unforwarded.contains(&rule) {
+            kept.unforwarded.push(rule);
+            self.table.set_unforwarded(&kept.unforwarded).inspect_err(|_| {
+                kept.unforwarded.pop();
+            })?;
+        }
+        self.journal.set(&sysctl, "1")?;
+        kept.set.retain(|(index, _)| *index != link.index);
+        kept.set.push((link.index, link.name.clone()));
+        Ok(true)
     }
 
     /// The device.
@@ -131,6 +207,11 @@ fn is_other(link: &Link) -> bool {
     !link.loopback && link.name != EXIT_DEVICE
 }
 
+/// The sysctl that lets the kernel forward what comes by a link.
+fn forwarding(link: &str) -> String {
+    format!("net/ipv4/conf/{link}/forwarding")
+}
+
 fn is_off(sysctl: &str) -> bool {
     let now = fs::read_to_string(Path::new("/proc/sys").join(sysctl));
     now.is_ok_and(|now| now.trim() == "0")
@@ -138,9 +219,9 @@ fn is_off(sysctl: &str) -> bool {
 
 /// What this machine does not forward before we change that.
 fn unforwarded(links: &[Link], with_ipv6: bool) -> Vec<Unforwarded> {
-    let is_off_v4 = |link: &&Link| is_off(&format!("net/ipv4/conf/{}/forwarding", link.name));
+    let is_off_v4 = |link: &&Link| is_off(&forwarding(&link.name));
     let off = links.iter().filter(|link| is_other(link)).filter(is_off_v4);
-    let v4 = off.map(|link| Unforwarded { ipv6: false, link: Some(link.name.clone()) });
+    let v4 = off.map(|link| Unforwarded { ipv6: false, link: Some(link.index) });
     let v6 = (with_ipv6 && is_off(ALL_V6)).then_some(Unforwarded { ipv6: true, link: None });
     v4.chain(v6).collect()
 }
@@ -150,7 +231,7 @@ fn unforwarded(links: &[Link], with_ipv6: bool) -> Vec<Unforwarded> {
 fn forward_v4(routes: &Routes, journal: &Journal) -> io::Result<()> {
     fs::write(format!("/proc/sys/net/ipv4/conf/{EXIT_DEVICE}/forwarding"), "1")?;
     for link in routes.links()?.into_iter().filter(is_other) {
-        journal.set(&format!("net/ipv4/conf/{}/forwarding", link.name), "1")?;
+        journal.set(&forwarding(&link.name), "1")?;
     }
     Ok(())
 }
@@ -166,14 +247,17 @@ fn forward_v6(journal: &Journal) -> io::Result<()> {
             else {
                 continue;
             };
-            let sysctl = format!("net/ipv6/conf/{name}/accept_ra");
-            let now = fs::read_to_string(Path::new("/proc/sys").join(&sysctl));
-            if now.is_ok_and(|now| now.trim() == "1") {
-                journal.set(&sysctl, "2")?;
-            }
+            keep_advertisements(journal, name)?;
         }
     }
     journal.set(ALL_V6, "1")
+}
+
+/// Has an interface of a router take advertisements of others, as it does by itself on no router.
+fn keep_advertisements(journal: &Journal, interface: &str) -> io::Result<()> {
+    let sysctl = format!("net/ipv6/conf/{interface}/accept_ra");
+    let now = fs::read_to_string(Path::new("/proc/sys").join(&sysctl));
+    if now.is_ok_and(|now| now.trim() == "1") { journal.set(&sysctl, "2") } else { Ok(()) }
 }
 
 /// What the kernel's refusal of the table means.

@@ -16,6 +16,8 @@ use crate::socket::Netlink;
 
 /// The table's name.
 const NAME: &str = "weftline_exit";
+/// The chain of what does not go from one other link to another.
+const UNFORWARDED: &str = "unforwarded";
 /// The usual priority of filters.
 const FILTER: i32 = 0;
 /// The ports that clients' packets leave from: those that Linux gives to programs that ask for none. A
@@ -27,8 +29,8 @@ const PORTS: RangeInclusive<u16> = 32_768..=60_999;
 pub(crate) struct Unforwarded {
     /// Of IPv6, or of IPv4.
     pub(crate) ipv6: bool,
-    /// The link by which they come; if none, it is any.
-    pub(crate) link: Option<String>,
+    /// The number of the link by which they come, which it keeps with whatever name; if none, it is any.
+    pub(crate) link: Option<u32>,
 }
 
 /// Where packets from a device may go.
@@ -46,7 +48,8 @@ pub(crate) struct Gate<'a> {
 /// The table; it is gone when this is dropped.
 #[derive(Debug)]
 pub(crate) struct ExitTable {
-    _socket: Netlink,
+    socket: Netlink,
+    device: String,
 }
 
 impl ExitTable {
@@ -79,35 +82,54 @@ impl ExitTable {
         masquerading(&mut batch, table, gate);
         batch_end(&mut batch);
         socket.request(batch)?;
-        Ok(Self { _socket: socket })
+        Ok(Self { socket, device: gate.device.to_owned() })
+    }
+
+    /// Lets nothing go from these links, and from no others any more, to another one.
+    ///
+    /// # Errors
+    /// The kernel's refusal; all is as before then.
+    pub(crate) fn set_unforwarded(&self, all: &[Unforwarded]) -> io::Result<()> {
+        let mut batch = Builder::default();
+        batch_begin(&mut batch);
+        Writer::new(NAME).empty(&mut batch, UNFORWARDED);
+        for one in all {
+            unforwarded_rule(&mut batch, Writer::new(NAME), &self.device, one);
+        }
+        batch_end(&mut batch);
+        self.socket.request(batch)
     }
 }
 
 /// A machine that has not been a router is none now, but for clients.
 fn between_others(batch: &mut Builder, table: Writer, gate: &Gate<'_>) {
-    if gate.unforwarded.is_empty() {
-        return;
-    }
-    for bridge in gate.bridges {
+    table.inner_chain(batch, UNFORWARDED);
+    let bridges = if gate.unforwarded.is_empty() { &[] } else { gate.bridges };
+    for bridge in bridges {
         table.rule(batch, "forward", |list| {
             list.name_is(IN_NAME, bridge);
             list.name_is(OUT_NAME, bridge);
             list.accept();
         });
     }
-    for Unforwarded { ipv6, link } in gate.unforwarded {
-        table.rule(batch, "forward", |list| {
-            list.is_ipv6(*ipv6);
-            match link {
-                Some(link) => list.name_is(IN_NAME, link),
-                None => list.name_is_not(IN_NAME, gate.device),
-            }
-            list.name_is_not(OUT_NAME, gate.device);
-            // Answers go where somebody else lets the kernel forward what asks.
-            list.is_of_no_connection();
-            list.drop();
-        });
+    for one in gate.unforwarded {
+        unforwarded_rule(batch, table, gate.device, one);
     }
+    table.rule(batch, "forward", |list| list.jump(UNFORWARDED));
+}
+
+fn unforwarded_rule(batch: &mut Builder, table: Writer, device: &str, one: &Unforwarded) {
+    table.rule(batch, UNFORWARDED, |list| {
+        list.is_ipv6(one.ipv6);
+        match one.link {
+            Some(link) => list.came_by(link),
+            None => list.name_is_not(IN_NAME, device),
+        }
+        list.name_is_not(OUT_NAME, device);
+        // Answers go where somebody else lets the kernel forward what asks.
+        list.is_of_no_connection();
+        list.drop();
+    });
 }
 
 fn masquerading(batch: &mut Builder, table: Writer, gate: &Gate<'_>) {

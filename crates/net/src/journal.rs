@@ -55,6 +55,22 @@ impl Journal {
         fs::write(path, value)
     }
 
+    /// Notes that the sysctl `name` has the `value` by us and was `old`: one that was set under another name of
+    /// its interface. One that has another value by now is somebody else's.
+    ///
+    /// # Errors
+    /// As with [`set`](Self::set).
+    pub(crate) fn note(&self, name: &str, old: &str, value: &str) -> io::Result<()> {
+        if fs::read_to_string(sysctl(&self.sysctls, name)?)?.trim() != value {
+            return Ok(());
+        }
+        let text = read(&self.file)?.unwrap_or_default();
+        let of_name = |line: &&str| parts(line).is_some_and(|(noted, ..)| noted == name);
+        let others = text.lines().filter(|line| !of_name(line));
+        let others: String = others.map(|line| format!("{line}\n")).collect();
+        self.write(&format!("{others}{name}\t{old}\t{value}\n"))
+    }
+
     /// Writes the journal so that it is whole at any time.
     fn write(&self, text: &str) -> io::Result<()> {
         if text.len() as u64 > MAX_BYTES {

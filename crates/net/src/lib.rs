@@ -6,12 +6,15 @@
 //! | list links, addresses, routes and rules, add and delete them | [`Routes`] |
 //! | hear of changes | [`Watch`] |
 //! | take all new TCP connections of this machine | `Capture` (feature `capture`) |
+//! | let nothing else out by the links, even after the process's end | `KillSwitch` (feature `capture`) |
+//! | lead a browser past the capture for a while | `Portal` (feature `capture`) |
 //! | forward the packets of such machines, at a server | `Exit` (feature `capture`) |
 //! | change a sysctl so that it can be undone | [`Journal`] |
 //!
 //! What `Capture` sets up goes with the process that made it, whatever ends it: the device and its
 //! routes with the open device, the nf_tables table with the socket that owns it. Only routing rules
-//! and sysctls remain; `remove_leftovers` and [`Journal::undo`] remove those.
+//! and sysctls remain; `remove_leftovers` and [`Journal::undo`] remove those. What `KillSwitch` has closed
+//! stays closed until it is opened.
 //!
 //! Messages from the kernel are checked as if they came from a stranger: nothing in them panics, and
 //! what is kept of a long list is bounded by the caller.
@@ -28,12 +31,18 @@ mod exception;
 mod exit;
 #[cfg(feature = "capture")]
 mod exit_table;
+#[cfg(feature = "capture")]
+mod inside;
 mod journal;
+#[cfg(feature = "capture")]
+mod kill_switch;
 mod message;
 #[cfg(feature = "capture")]
 mod nft;
 #[cfg(feature = "capture")]
 mod own_address;
+#[cfg(feature = "capture")]
+mod portal;
 mod route;
 #[cfg(feature = "capture")]
 mod rules;
@@ -49,11 +58,17 @@ pub use error::NetError;
 pub use exception::{Exception, ParseExceptionError};
 #[cfg(feature = "capture")]
 pub use exit::{EXIT_DEVICE, Exit, ExitConfig};
+#[cfg(feature = "capture")]
+pub use inside::Inside;
 pub use journal::Journal;
+#[cfg(feature = "capture")]
+pub use kill_switch::{KillSwitch, MARK, Near};
 #[cfg(feature = "capture")]
 pub use nft::tables;
 #[cfg(feature = "capture")]
 pub use own_address::{FIRST_CLIENT, LAST_CLIENT, addresses_v4, addresses_v6};
+#[cfg(feature = "capture")]
+pub use portal::Portal;
 pub use route::{Address, Link, Route, Routes, Rule, RuleAction};
 #[cfg(feature = "capture")]
 pub use rules::{TABLE, remove_leftovers};

@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 
 use rustix::net::netlink;
 
-use crate::message::{ACK, APPEND, Builder, CREATE, EXCL, attributes, text};
+use crate::message::{ACK, APPEND, Builder, CREATE, EXCL, attributes, text, u32_at};
 use crate::socket::Netlink;
 
 /// The table's name.
@@ -20,11 +20,14 @@ const GUARD: &str = "prerouting";
 const SUBSYSTEM: u16 = 10;
 const NEW_TABLE: u16 = 0;
 const GET_TABLE: u16 = 1;
+const GET_RULE: u16 = 7;
+const DELETE_TABLE: u16 = 2;
 const NEW_CHAIN: u16 = 3;
 const NEW_RULE: u16 = 6;
 const DELETE_RULE: u16 = 8;
 const NEW_SET: u16 = 9;
 const NEW_ELEMENT: u16 = 12;
+const DELETE_ELEMENT: u16 = 14;
 const BATCH_BEGIN: u16 = 0x10;
 const BATCH_END: u16 = 0x11;
 /// Families: none in particular, IPv4 and IPv6 together, each alone.
@@ -34,6 +37,8 @@ const IPV4: u8 = 2;
 const IPV6: u8 = 10;
 /// The flag of a table that belongs to a socket (Linux 5.12).
 const OWNER: u32 = 2;
+/// That of one that does nothing.
+const DORMANT: u32 = 1;
 /// Hooks and the usual priorities there.
 const PREROUTING: u32 = 0;
 pub(crate) const INPUT: u32 = 1;
@@ -45,6 +50,10 @@ const DNAT: i32 = -100;
 const FILTER: i32 = 0;
 pub(crate) const SOURCE_NAT: i32 = 100;
 /// Keys of the expression `meta`.
+const MARK: u32 = 3;
+const IN_INDEX: u32 = 4;
+const OUT_INDEX: u32 = 5;
+const USER: u32 = 10;
 pub(crate) const IN_NAME: u32 = 6;
 pub(crate) const OUT_NAME: u32 = 7;
 const FAMILY: u32 = 15;
@@ -52,6 +61,7 @@ const PROTOCOL: u32 = 16;
 /// Protocol numbers.
 pub(crate) const ICMP: u8 = 1;
 pub(crate) const TCP: u8 = 6;
+pub(crate) const UDP: u8 = 17;
 pub(crate) const ICMPV6: u8 = 58;
 /// The register that expressions pass their value in, and that of verdicts.
 const REGISTER: u32 = 1;
@@ -68,12 +78,26 @@ const TRANSPORT_HEADER: u32 = 2;
 const SET_TIMEOUT: u32 = 0x10;
 const REFUSED_MILLISECONDS: u64 = 10_000;
 const MOST_REFUSED: u32 = 4096;
+/// How tools show parts of a key: the name of an interface, and a user.
+const TYPE_NAME: u32 = 41;
+const TYPE_USER: u32 = 30;
 const DROP: u32 = 0;
 const ACCEPT: u32 = 1;
+const JUMP: u32 = -3_i32 as u32;
 /// The key of the expression `ct` for a connection's state, and the states of what belongs to one that
 /// is there, established and related, and of what begins one. What the kernel makes no sense of, such as
 /// an error about a connection that it does not know, has another.
 const STATE: u32 = 0;
+/// That for the direction, and the number of what answers.
+const DIRECTION: u32 = 1;
+const REPLY: u8 = 1;
+/// That for its mark. Ours is in the first eight bits; others have the rest.
+const CONNECTION_MARK: u32 = 3;
+const BEGUN_OUTSIDE: u32 = 0x5800_0000;
+const OUR_BITS: u32 = 0xff00_0000;
+/// Where TCP has its flags, and those of the second packet of a connection: SYN and ACK.
+const TCP_FLAGS: u32 = 13;
+const SYN_ACK: u8 = 0x12;
 const OF_A_CONNECTION: u32 = 2 | 4;
 const NEW: u32 = 8;
 /// The flag of a translation to given ports (linux/netfilter/nf_nat.h).
@@ -175,14 +199,7 @@ impl Table {
         key.resize(family.key_length(), 0);
         let mut batch = Builder::default();
         batch_begin(&mut batch);
-        let message = message(&mut batch, NEW_ELEMENT, CREATE).text(1, NAME).text(2, family.set);
-        message.nest(3, |list| {
-            list.nest(1, |element| {
-                element.nest(1, |data| {
-                    data.attribute(1, &key);
-                });
-            });
-        });
+        TABLE.element(&mut batch, (NEW_ELEMENT, CREATE), family.set, &key);
         batch_end(&mut batch);
         self.socket.request(batch)
     }
@@ -239,6 +256,50 @@ pub fn tables() -> io::Result<Vec<String>> {
     Ok(found)
 }
 
+/// Whether there is a table of this name for IPv4 and IPv6 together, and whether it does anything.
+pub(crate) fn is_awake(name: &str) -> io::Result<Option<bool>> {
+    let socket = Netlink::open(Some(netlink::NETFILTER))?;
+    let mut found = None;
+    socket.list(SUBSYSTEM << 8 | GET_TABLE, &header(INET, 0), |payload| {
+        let (mut is_it, mut flags) = (payload.first() == Some(&INET), 0);
+        for (kind, value) in attributes(payload.get(4..).unwrap_or_default()) {
+            match kind {
+                1 => is_it &= text(value) == name,
+                2 => flags = u32_at(value, 0).map_or(0, u32::from_be),
+                _ => {}
+            }
+        }
+        if is_it {
+            found = Some(flags & DORMANT == 0);
+        }
+    })?;
+    Ok(found)
+}
+
+/// The chains of its rules, one for each rule.
+pub(crate) fn chains_of_rules(name: &str) -> io::Result<Vec<String>> {
+    let socket = Netlink::open(Some(netlink::NETFILTER))?;
+    // A list of this table's alone: that of a firewall may be long.
+    let length = u16::try_from(4 + name.len() + 1).expect("a name of ours");
+    let mut asked = header(INET, 0).to_vec();
+    asked.extend([length.to_ne_bytes(), 1_u16.to_ne_bytes()].concat());
+    asked.extend_from_slice(name.as_bytes());
+    asked.resize((asked.len() + 1).next_multiple_of(4), 0);
+    let mut found = Vec::new();
+    socket.list(SUBSYSTEM << 8 | GET_RULE, &asked, |payload| {
+        let (mut is_it, mut chain) = (false, None);
+        for (kind, value) in attributes(payload.get(4..).unwrap_or_default()) {
+            match kind {
+                1 => is_it = text(value) == name,
+                2 => chain = Some(text(value)),
+                _ => {}
+            }
+        }
+        found.extend(chain.filter(|_| is_it));
+    })?;
+    Ok(found)
+}
+
 /// Numbers in attributes have the network's order of bytes.
 fn be(number: u32) -> [u8; 4] {
     number.to_be_bytes()
@@ -278,6 +339,61 @@ impl Writer {
     /// The table, which belongs to the socket.
     pub(crate) fn make(self, batch: &mut Builder) {
         message(batch, NEW_TABLE, CREATE | EXCL).text(1, self.name).attribute(2, &be(OWNER));
+    }
+
+    /// A table that stays when the socket is closed; one that is there is no fault.
+    pub(crate) fn make_lasting(self, batch: &mut Builder) {
+        message(batch, NEW_TABLE, CREATE).text(1, self.name);
+    }
+
+    /// Deletes the table with all that is in it.
+    pub(crate) fn delete(self, batch: &mut Builder) {
+        message(batch, DELETE_TABLE, 0).text(1, self.name);
+    }
+
+    /// A chain that others lead to.
+    pub(crate) fn inner_chain(self, batch: &mut Builder, name: &str) {
+        message(batch, NEW_CHAIN, CREATE | EXCL).text(1, self.name).text(3, name);
+    }
+
+    /// Removes all rules of a chain.
+    pub(crate) fn empty(self, batch: &mut Builder, chain: &str) {
+        message(batch, DELETE_RULE, 0).text(1, self.name).text(2, chain);
+    }
+
+    /// `set NAME { type ifname [. uid]; flags timeout; timeout N ms; }`
+    pub(crate) fn set_of_links(self, batch: &mut Builder, set: &str, users: bool, timeout: u64) {
+        let kind = if users { TYPE_NAME << 6 | TYPE_USER } else { TYPE_NAME };
+        let length = link_key("", users.then_some(0)).len();
+        let message = message(batch, NEW_SET, CREATE | EXCL).text(1, self.name).text(2, set);
+        message.attribute(3, &be(SET_TIMEOUT)).attribute(4, &be(kind));
+        message.attribute(5, &be(u32::try_from(length).expect("16 or 20")));
+        message.nest(9, |size| {
+            size.attribute(1, &be(MOST_REFUSED));
+        });
+        message.attribute(10, &be(if users { 1 } else { 2 }));
+        message.attribute(11, &timeout.to_be_bytes());
+    }
+
+    /// Adds a link to such a set.
+    pub(crate) fn add_link(self, batch: &mut Builder, set: &str, link: &str, user: Option<u32>) {
+        self.element(batch, (NEW_ELEMENT, CREATE), set, &link_key(link, user));
+    }
+
+    /// Takes it from there.
+    pub(crate) fn remove_link(self, batch: &mut Builder, set: &str, link: &str, user: Option<u32>) {
+        self.element(batch, (DELETE_ELEMENT, 0), set, &link_key(link, user));
+    }
+
+    fn element(self, batch: &mut Builder, (kind, flags): (u16, u16), set: &str, key: &[u8]) {
+        let message = message(batch, kind, flags).text(1, self.name).text(2, set);
+        message.nest(3, |list| {
+            list.nest(1, |element| {
+                element.nest(1, |data| {
+                    data.attribute(1, key);
+                });
+            });
+        });
     }
 
     pub(crate) fn chain(
@@ -320,12 +436,100 @@ impl Expressions<'_> {
         meta(self.0, key, UNEQUAL, &padded(device));
     }
 
+    /// It came in by the device of this number.
+    pub(crate) fn came_by(&mut self, index: u32) {
+        meta(self.0, IN_INDEX, EQUAL, &index.to_ne_bytes());
+    }
+
+    /// It goes out by the device of this number.
+    pub(crate) fn index_is(&mut self, index: u32) {
+        // It is in this machine's order of bytes.
+        meta(self.0, OUT_INDEX, EQUAL, &index.to_ne_bytes());
+    }
+
+    /// Its socket has this mark.
+    pub(crate) fn mark_is(&mut self, mark: u32) {
+        // It is in this machine's order of bytes.
+        meta(self.0, MARK, EQUAL, &mark.to_ne_bytes());
+    }
+
+    pub(crate) fn source_port_is(&mut self, port: u16) {
+        self.transport_is(0, &port.to_be_bytes());
+    }
+
+    pub(crate) fn target_port_is(&mut self, port: u16) {
+        self.transport_is(2, &port.to_be_bytes());
+    }
+
+    pub(crate) fn icmp_type_is(&mut self, kind: u8) {
+        self.transport_is(0, &[kind]);
+    }
+
+    fn transport_is(&mut self, offset: u32, value: &[u8]) {
+        payload(self.0, REGISTER, TRANSPORT_HEADER, (offset, value.len()));
+        compare(self.0, EQUAL, value);
+    }
+
+    /// The device by which it goes out is in this set, together with its user if `users`.
+    pub(crate) fn link_is_in(&mut self, set: &str, users: bool) {
+        let names = u32::try_from(NAME_LENGTH / 4).expect("4");
+        load_meta(self.0, OUT_NAME, SHORT_REGISTERS);
+        if users {
+            load_meta(self.0, USER, SHORT_REGISTERS + names);
+        }
+        expression(self.0, "lookup", |data| {
+            data.text(1, set).attribute(2, &be(SHORT_REGISTERS));
+        });
+    }
+
     pub(crate) fn protocol_is(&mut self, number: u8) {
         meta(self.0, PROTOCOL, EQUAL, &[number]);
     }
 
     pub(crate) fn is_ipv6(&mut self, whether: bool) {
         meta(self.0, FAMILY, EQUAL, &[if whether { IPV6 } else { IPV4 }]);
+    }
+
+    /// It belongs to a connection that is there, or tells of one.
+    pub(crate) fn is_of_a_connection(&mut self) {
+        self.state(OF_A_CONNECTION, UNEQUAL);
+    }
+
+    /// It goes to whom has begun its connection.
+    pub(crate) fn is_reply(&mut self) {
+        expression(self.0, "ct", |data| {
+            data.attribute(1, &be(REGISTER)).attribute(2, &be(DIRECTION));
+        });
+        compare(self.0, EQUAL, &[REPLY]);
+    }
+
+    /// It is the second packet of a connection of TCP, by which a program takes it.
+    pub(crate) fn takes_a_connection(&mut self) {
+        payload(self.0, REGISTER, TRANSPORT_HEADER, (TCP_FLAGS, 1));
+        self.mask(&[SYN_ACK]);
+        compare(self.0, EQUAL, &[SYN_ACK]);
+    }
+
+    /// Notes that its connection was begun by another machine.
+    pub(crate) fn note_begun_outside(&mut self) {
+        self.load_connection_mark();
+        self.change(&(!OUR_BITS).to_ne_bytes(), &BEGUN_OUTSIDE.to_ne_bytes());
+        expression(self.0, "ct", |data| {
+            data.attribute(2, &be(CONNECTION_MARK)).attribute(4, &be(REGISTER));
+        });
+    }
+
+    /// That is noted of its connection.
+    pub(crate) fn is_begun_outside(&mut self) {
+        self.load_connection_mark();
+        self.mask(&OUR_BITS.to_ne_bytes());
+        compare(self.0, EQUAL, &BEGUN_OUTSIDE.to_ne_bytes());
+    }
+
+    fn load_connection_mark(&mut self) {
+        expression(self.0, "ct", |data| {
+            data.attribute(1, &be(REGISTER)).attribute(2, &be(CONNECTION_MARK));
+        });
     }
 
     /// It neither belongs to a connection that is there nor tells of one.
@@ -371,14 +575,31 @@ impl Expressions<'_> {
 
     /// Leaves of the register what is in `mask`.
     fn mask(&mut self, mask: &[u8]) {
+        self.change(mask, &vec![0; mask.len()]);
+    }
+
+    /// The same, and turns over what is in `turned`.
+    fn change(&mut self, mask: &[u8], turned: &[u8]) {
         expression(self.0, "bitwise", |data| {
             let length = u32::try_from(mask.len()).expect("an address or less");
             data.attribute(1, &be(REGISTER)).attribute(2, &be(REGISTER)).attribute(3, &be(length));
-            for (kind, value) in [(4, mask), (5, &vec![0; mask.len()][..])] {
+            for (kind, value) in [(4, mask), (5, turned)] {
                 data.nest(kind, |inner| {
                     inner.attribute(1, value);
                 });
             }
+        });
+    }
+
+    /// Counts it, for `nft list ruleset`.
+    pub(crate) fn count(&mut self) {
+        expression(self.0, "counter", |_| {});
+    }
+
+    /// Goes on with another chain.
+    pub(crate) fn jump(&mut self, chain: &str) {
+        verdict_of(self.0, |verdict| {
+            verdict.attribute(1, &be(JUMP)).text(2, chain);
         });
     }
 
@@ -388,6 +609,15 @@ impl Expressions<'_> {
 
     pub(crate) fn accept(&mut self) {
         verdict(self.0, ACCEPT);
+    }
+
+    /// Marks the packet, as other programs' rules do.
+    #[cfg(test)]
+    pub(crate) fn set_mark(&mut self, mark: u32) {
+        load(self.0, REGISTER, &mark.to_ne_bytes());
+        expression(self.0, "meta", |data| {
+            data.attribute(2, &be(MARK)).attribute(3, &be(REGISTER));
+        });
     }
 
     /// It leaves with the address of the interface by which it does.
@@ -417,14 +647,25 @@ fn load(list: &mut Builder, register: u32, bytes: &[u8]) {
 }
 
 fn verdict(list: &mut Builder, code: u32) {
+    verdict_of(list, |verdict| {
+        verdict.attribute(1, &be(code));
+    });
+}
+
+fn verdict_of(list: &mut Builder, fill: impl FnOnce(&mut Builder)) {
     expression(list, "immediate", |data| {
         data.attribute(1, &be(VERDICT));
         data.nest(2, |value| {
-            value.nest(2, |verdict| {
-                verdict.attribute(1, &be(code));
-            });
+            value.nest(2, fill);
         });
     });
+}
+
+/// A device's name, and a user, as a key has them.
+fn link_key(link: &str, user: Option<u32>) -> Vec<u8> {
+    let mut key = padded(link);
+    key.extend(user.into_iter().flat_map(u32::to_ne_bytes));
+    key
 }
 
 fn family_of(address: IpAddr) -> (&'static Family, Vec<u8>) {
@@ -488,10 +729,14 @@ fn padded(name: &str) -> Vec<u8> {
 }
 
 fn meta(list: &mut Builder, key: u32, how: u32, value: &[u8]) {
-    expression(list, "meta", |data| {
-        data.attribute(1, &be(REGISTER)).attribute(2, &be(key));
-    });
+    load_meta(list, key, REGISTER);
     compare(list, how, value);
+}
+
+fn load_meta(list: &mut Builder, key: u32, register: u32) {
+    expression(list, "meta", |data| {
+        data.attribute(1, &be(register)).attribute(2, &be(key));
+    });
 }
 
 fn compare(list: &mut Builder, how: u32, value: &[u8]) {

@@ -66,7 +66,7 @@ mod tests {
 
     fn route(destination: &str, length: u8) -> Route {
         let destination = destination.parse().unwrap();
-        Route { destination, length, link: None, table: MAIN, metric: 0 }
+        Route { destination, length, link: None, gateway: None, table: MAIN, metric: 0 }
     }
 
     #[test]

@@ -26,8 +26,10 @@ pub(crate) const MAIN: u32 = 254;
 const TABLE_ELSEWHERE: u8 = 0;
 /// A route's type: to a neighbour or gateway.
 const UNICAST: u8 = 1;
-/// A route's scope: of this link.
+/// A route's scope: of this link, of all there is, or whatever it is.
 const SCOPE_LINK: u8 = 253;
+const SCOPE_ALL: u8 = 0;
+const SCOPE_NOWHERE: u8 = 255;
 /// The origin of our routes, a number of our own (linux/rtnetlink.h leaves those from 5 on free).
 const ROUTE_ORIGIN: u8 = 0x57;
 /// The origin of our rules: the kernel's, which systemd-networkd spares when it removes what it does
@@ -41,6 +43,8 @@ const UNREACHABLE: u8 = 7;
 /// Flags of a link (linux/if.h).
 const UP: u32 = 1;
 const LOOPBACK: u32 = 8;
+/// A link's type (linux/if_arp.h, `ARPHRD_ETHER`).
+const ETHERNET: u16 = 1;
 /// The protocol number of TCP.
 pub(crate) const TCP: u8 = 6;
 /// An IPv6 address that is used without a search for duplicates.
@@ -59,6 +63,10 @@ pub struct Link {
     pub up: bool,
     /// Whether it is the loopback device.
     pub loopback: bool,
+    /// Whether it carries frames of Ethernet, as a card or a `tap` does, and no bare packets.
+    pub ethernet: bool,
+    /// The number of the bridge, or of what else joins several to one, whose port it is.
+    pub master: Option<u32>,
 }
 
 /// An address of an interface.
@@ -81,6 +89,8 @@ pub struct Route {
     pub length: u8,
     /// The interface's number; of several next hops none.
     pub link: Option<u32>,
+    /// The router, if it leads to one.
+    pub gateway: Option<IpAddr>,
     /// The routing table.
     pub table: u32,
     /// The metric: less comes first.
@@ -294,7 +304,33 @@ impl Routes {
     /// The kernel's refusal.
     pub(crate) fn add_default(&self, ipv6: bool, link: u32, table: u32) -> io::Result<()> {
         let family = if ipv6 { INET6 } else { INET };
-        self.route(NEW_ROUTE, CREATE | EXCL, (family, None), link, table)
+        self.route(NEW_ROUTE, CREATE | EXCL, (family, None), (link, None), table)
+    }
+
+    /// Adds a default route of IPv4 by a router on a link, or by the link alone, to a table.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub(crate) fn add_default_by(
+        &self,
+        gateway: Option<IpAddr>,
+        link: u32,
+        table: u32,
+    ) -> io::Result<()> {
+        self.route(NEW_ROUTE, CREATE | EXCL, (INET, None), (link, gateway), table)
+    }
+
+    /// Deletes a default route of IPv4 from a table.
+    ///
+    /// # Errors
+    /// The kernel's refusal; one that is not there is none.
+    pub(crate) fn delete_default(&self, link: Option<u32>, table: u32) -> io::Result<()> {
+        let Some(link) = link else { return Ok(()) };
+        let header = [INET, 0, 0, 0, TABLE_ELSEWHERE, 0, SCOPE_NOWHERE, 0, 0, 0, 0, 0];
+        let mut request = Builder::default();
+        let message = request.message(DELETE_ROUTE, ACK, &header);
+        message.attribute(4, &link.to_ne_bytes()).attribute(15, &table.to_ne_bytes());
+        unless_gone(self.0.request(request))
     }
 
     /// Adds a route to a host through an interface to the main table.
@@ -302,7 +338,13 @@ impl Routes {
     /// # Errors
     /// The kernel's refusal.
     pub(crate) fn add_host(&self, address: IpAddr, link: u32) -> io::Result<()> {
-        self.route(NEW_ROUTE, CREATE | EXCL, (family_of(address), Some(address)), link, MAIN)
+        self.route(
+            NEW_ROUTE,
+            CREATE | EXCL,
+            (family_of(address), Some(address)),
+            (link, None),
+            MAIN,
+        )
     }
 
     /// Deletes such a route.
@@ -311,12 +353,7 @@ impl Routes {
     /// The kernel's refusal; one that is not there is none.
     pub(crate) fn delete_host(&self, address: IpAddr, link: u32) -> io::Result<()> {
         let to = (family_of(address), Some(address));
-        match self.route(DELETE_ROUTE, 0, to, link, MAIN) {
-            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error()) => {
-                Ok(())
-            }
-            result => result,
-        }
+        unless_gone(self.route(DELETE_ROUTE, 0, to, (link, None), MAIN))
     }
 
     fn route(
@@ -324,12 +361,13 @@ impl Routes {
         kind: u16,
         flags: u16,
         (family, to): (u8, Option<IpAddr>),
-        link: u32,
+        (link, gateway): (u32, Option<IpAddr>),
         table: u32,
     ) -> io::Result<()> {
         let parts = to.map(parts);
         let length = parts.as_ref().map_or(0, |(_, length, _)| *length);
-        let header = [family, length, 0, 0, TABLE_ELSEWHERE, ROUTE_ORIGIN, SCOPE_LINK, UNICAST];
+        let scope = if gateway.is_some() { SCOPE_ALL } else { SCOPE_LINK };
+        let header = [family, length, 0, 0, TABLE_ELSEWHERE, ROUTE_ORIGIN, scope, UNICAST];
         let header = [&header[..], &[0; 4]].concat();
         let mut request = Builder::default();
         let message = request.message(kind, ACK | flags, &header);
@@ -337,8 +375,17 @@ impl Routes {
         if let Some((_, _, bytes)) = &parts {
             message.attribute(1, bytes);
         }
+        if let Some(gateway) = gateway {
+            message.attribute(5, &self::parts(gateway).2);
+        }
         self.0.request(request)
     }
+}
+
+/// A route that is not there need not be deleted.
+fn unless_gone(result: io::Result<()>) -> io::Result<()> {
+    let gone = Some(rustix::io::Errno::SRCH.raw_os_error());
+    result.or_else(|error| if error.raw_os_error() == gone { Ok(()) } else { Err(error) })
 }
 
 /// A family that this kernel does not have has nothing in its lists.
@@ -424,10 +471,13 @@ fn parse_link(payload: &[u8]) -> Option<Link> {
         kind: String::new(),
         up: flags & UP != 0,
         loopback: flags & LOOPBACK != 0,
+        ethernet: u16_at(payload, 2)? == ETHERNET,
+        master: None,
     };
     for (kind, value) in attributes(payload.get(16..)?) {
         match kind {
             3 => link.name = text(value),
+            10 => link.master = u32_at(value, 0),
             18 => {
                 let named = attributes(value).find(|(kind, _)| *kind == 1);
                 link.kind = named.map(|(_, value)| text(value)).unwrap_or_default();
@@ -459,11 +509,13 @@ fn parse_route(payload: &[u8]) -> Option<Route> {
         INET6 => Ipv6Addr::UNSPECIFIED.into(),
         _ => return None,
     };
-    let mut route = Route { destination, length, link: None, table: table.into(), metric: 0 };
+    let (link, gateway, table) = (None, None, table.into());
+    let mut route = Route { destination, length, link, gateway, table, metric: 0 };
     for (kind, value) in attributes(payload.get(12..)?) {
         match kind {
             1 => route.destination = address_of(value)?,
             4 => route.link = u32_at(value, 0),
+            5 => route.gateway = address_of(value),
             6 => route.metric = u32_at(value, 0)?,
             15 => route.table = u32_at(value, 0)?,
             _ => {}

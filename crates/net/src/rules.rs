@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 
 use crate::exception::Exception;
+use crate::portal::{self, PORTAL_RULES, PORTAL_TABLE};
 use crate::route::{MAIN, Routes, Rule, RuleAction, TCP};
 
 /// The routing table with the default routes through the device.
@@ -30,15 +31,16 @@ pub fn remove_leftovers() -> io::Result<usize> {
     // One that stays keeps no other.
     let deleted: Vec<_> = left.map(|rule| routes.delete_rule(&rule)).collect();
     let number = deleted.len();
-    deleted.into_iter().collect::<io::Result<()>>().map(|()| number)
+    let portal = portal::remove(&routes);
+    deleted.into_iter().chain([portal]).collect::<io::Result<()>>().map(|()| number)
 }
 
 /// Whether a rule is one of those made here.
 fn is_ours(rule: &Rule) -> bool {
     let priority = rule.priority;
-    ((EXCEPTIONS..=LAST_RULE).contains(&priority) || FORMER_RULES.contains(&priority))
+    ((PORTAL_RULES..=LAST_RULE).contains(&priority) || FORMER_RULES.contains(&priority))
         && match rule.action {
-            RuleAction::Lookup(table) => table == TABLE || table == MAIN,
+            RuleAction::Lookup(table) => [TABLE, MAIN, PORTAL_TABLE].contains(&table),
             RuleAction::LookupLonger(table, length) => (table, length) == (MAIN, 0),
             RuleAction::Goto(priority) => priority == LAST_RULE,
             RuleAction::Nothing | RuleAction::Unreachable => true,

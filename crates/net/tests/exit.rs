@@ -174,6 +174,32 @@ fn a_program_that_makes_it_a_router_later_gets_answers() {
     assert_eq!(came.len(), 1, "{came:?}");
 }
 
+/// As a modem does that is plugged in: what gives links their names comes after us.
+#[test]
+fn a_link_that_is_renamed_leads_to_clients_alone_and_is_as_before_at_the_end() {
+    if !is_inside("a_link_that_is_renamed_leads_to_clients_alone_and_is_as_before_at_the_end") {
+        return;
+    }
+    let server = Server::start(false);
+    let late = link("usb0", "172.21.0.1/24");
+    assert_eq!(server.exit.keep().unwrap(), 1);
+    ip("link set usb0 down");
+    ip("link set usb0 name enx0 up");
+    let forwards = || fs::read_to_string("/proc/sys/net/ipv4/conf/enx0/forwarding").unwrap();
+    assert_eq!(forwards().trim(), "1", "the kernel does not forget");
+    // Before that is seen, and after.
+    for _ in 0..2 {
+        late.send(&datagram([172, 21, 0, 9], FAR, (5000, 9), b"a way out")).unwrap();
+        let left = server.left();
+        assert_eq!(left.iter().map(|one| source(one)).collect::<Vec<_>>(), [SERVER]);
+        assert_eq!(server.exit.keep().unwrap(), 0);
+    }
+    let Server { exit, _dir: dir, .. } = server;
+    drop(exit);
+    weftline_net::Journal::undo(&dir.path().join("exit.journal")).unwrap();
+    assert_eq!(forwards().trim(), "0");
+}
+
 #[test]
 fn a_router_stays_one() {
     if !is_inside("a_router_stays_one") {

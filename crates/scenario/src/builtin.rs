@@ -142,6 +142,7 @@ pub const SWEEPS: &[Builtin] = &[
     sweep!("cotag-bbr-warm"),
     sweep!("cotag-delays"),
     sweep!("cotag-dead"),
+    sweep!("cotag-dead-parts"),
 ];
 
 /// The trace files that they name.

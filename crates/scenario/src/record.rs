@@ -147,7 +147,8 @@ pub struct MessagesRecord {
     pub delay_ms: Option<DelayMs>,
 }
 
-/// What the nodes of COTAG did, in packets (COTAG §III-C).
+/// What the nodes of COTAG did, in packets (COTAG §III-C). The table of `weftline-measure` says which node's
+/// counter each is; `weftline-coding` defines them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CotagRecord {
     /// Taken by the gateway.

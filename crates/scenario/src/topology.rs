@@ -84,6 +84,10 @@ pub struct CotagSpec {
     pub queue_packets: usize,
     /// Whether packets may wait there longer than the target by as much as a link lags behind others.
     pub lag_allowance: bool,
+    /// Whether they may for some seconds while a link is gone that carried much.
+    pub gone_allowance: bool,
+    /// Whether what was lost with a link that is gone calls for no redundancy.
+    pub forget_losses: bool,
 }
 
 impl WideLink {
@@ -175,6 +179,8 @@ impl Default for CotagSpec {
             queue_interval: Duration::from_millis(300),
             queue_packets: 10_240,
             lag_allowance: true,
+            gone_allowance: true,
+            forget_losses: true,
         }
     }
 }
@@ -225,6 +231,8 @@ impl CotagSpec {
         let queue_packets =
             whole(table.take("queue_packets"), 1, 1 << 20, usual.queue_packets as u64)?;
         let lag_allowance = boolean(table.take("lag_allowance"), usual.lag_allowance)?;
+        let gone_allowance = boolean(table.take("gone_allowance"), usual.gone_allowance)?;
+        let forget_losses = boolean(table.take("forget_losses"), usual.forget_losses)?;
         let uplink = table.take("uplink").map(|value| read_uplink(&value, paths)).transpose()?;
         table.finish()?;
         Ok(Self {
@@ -243,6 +251,8 @@ impl CotagSpec {
             queue_interval,
             queue_packets: queue_packets as usize,
             lag_allowance,
+            gone_allowance,
+            forget_losses,
         })
     }
 }
@@ -279,6 +289,8 @@ impl fmt::Display for GatewayAps {
         let queue_interval = humantime::format_duration(*queue_interval);
         writeln!(f, "queue_interval = \"{queue_interval}\"\nqueue_packets = {queue_packets}")?;
         writeln!(f, "lag_allowance = {}", self.cotag.lag_allowance)?;
+        writeln!(f, "gone_allowance = {}", self.cotag.gone_allowance)?;
+        writeln!(f, "forget_losses = {}", self.cotag.forget_losses)?;
         uplink.as_ref().map_or(Ok(()), |uplink| writeln!(f, "uplink = \"{uplink}\""))
     }
 }

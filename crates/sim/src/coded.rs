@@ -122,8 +122,11 @@ pub(crate) struct CodedNetwork {
 impl Radio {
     /// What it carries, less what is to go on it before; `None` if that is not known.
     fn measure(&mut self, access_point: &AccessPoint, now_ns: u64) -> Option<Bitrate> {
-        if let Some((_, since)) = &mut self.serving {
-            // It stands still, or nearly.
+        let age = self.serving.map(|(_, since)| Duration::from_nanos(now_ns - since));
+        if let Some((_, since)) = &mut self.serving
+            && (self.known || age.is_some_and(|age| age >= MEASURE_EVERY))
+        {
+            // It stands still, or nearly: of the first packet that is not said at once.
             self.meter.served(0, Duration::from_nanos(now_ns - *since));
             *since = now_ns;
         }
@@ -166,6 +169,8 @@ impl CodedNetwork {
             recoding: spec.recoding,
             giving: spec.giving,
             lag_allowance: spec.lag_allowance,
+            gone_allowance: spec.gone_allowance,
+            forget_losses: spec.forget_losses,
             queue: spec.queue.then_some(QueueConfig {
                 target: spec.queue_target,
                 limit_packets: spec.queue_packets,
@@ -238,12 +243,25 @@ impl CodedNetwork {
             self.measure(k, queue.now_ns());
             self.serve_access_point(k, queue);
         } else {
+            self.contacts[k].0.came_down(queue.now_ns());
             let _ = self.device.receive(k, &bytes, now);
             self.report(queue.now_ns());
             self.arm(self.armed.len() - 1, self.device.poll_timeout(), queue);
         }
         self.spare.push(bytes);
         (!hop.is_multiple_of(2)).then_some((k, wire_bytes))
+    }
+
+    /// A packet of the device's has come to an access point.
+    pub(crate) fn came_up(&mut self, path: usize, now_ns: u64) {
+        self.contacts[path].0.came_up(now_ns);
+    }
+
+    /// The access point to which the device sends: the usual one, or while that is gone another.
+    pub(crate) fn uplink(&mut self, usual: usize, now_ns: u64) -> usize {
+        let others = 0..self.contacts.len();
+        let mut ways = [usual].into_iter().chain(others);
+        ways.find(|path| self.contacts[*path].0.is_there_for_device(now_ns)).unwrap_or(usual)
     }
 
     /// A hop has room again.
@@ -462,5 +480,27 @@ impl CodedNetwork {
     /// Invariants that hold between events.
     pub(crate) fn check(&self) {
         self.hops.iter().for_each(|hop| hop.wire.check());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As the tunnel's, whose trains measure a link before there is anything to send.
+    #[test]
+    fn nothing_is_told_of_a_radio_until_its_first_packet_is_through_or_stands_still() {
+        let access_point = AccessPoint::new(NodeConfig::default(), 1, 1);
+        let (ms, mut radio) = (1_000_000, Radio::default());
+        radio.serving = Some((1500, 0));
+        assert_eq!(radio.measure(&access_point, ms / 100), None);
+        assert_eq!(radio.measure(&access_point, 9 * ms), None);
+        let least = admissible(Bitrate::ZERO, ByteCount::ZERO);
+        assert_eq!(radio.measure(&access_point, 10 * ms), Some(least), "it stands still");
+        let mut radio = Radio::default();
+        radio.meter.served(1500, Duration::from_micros(12));
+        radio.serving = Some((1500, 0));
+        assert_eq!(radio.measure(&access_point, ms / 1000), Some(Bitrate::mbps(1000)));
+        assert_eq!(radio.measure(&access_point, 2 * ms), Some(least), "a rate is known");
     }
 }

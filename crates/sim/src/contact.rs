@@ -1,7 +1,7 @@
-//! Whether an access point and its device hear each other: the greetings of the tunnel's nodes, of which
-//! the simulator keeps only when they come.
+//! Whether an access point and its device hear each other, as the tunnel's nodes judge it: by all that comes,
+//! and by what the other says of its own hearing in greetings.
 //!
-//! They go over links of their own that are as the radio's two directions, so that they take nothing
+//! Greetings go over links of their own that are as the radio's two directions, so that they take nothing
 //! from packets and wait for none. What is sent is looked at when somebody asks, in the order of time.
 
 use std::collections::VecDeque;
@@ -18,85 +18,118 @@ const GREETING: ByteCount = ByteCount::new(120);
 /// An access point's contact with its device.
 #[derive(Debug)]
 pub(crate) struct Contact {
-    presence: Presence,
-    down: Link,
-    up: Link,
+    access_point: End,
+    device: End,
     /// When both greet each other next.
     next_ns: u64,
-    /// When the device last heard a greeting.
-    heard_ns: u64,
-    /// When greetings come to the device, and to the access point with the age that they tell.
-    to_device: VecDeque<u64>,
-    to_access_point: VecDeque<(u64, Duration)>,
+}
+
+/// What one of both knows of the other.
+#[derive(Debug)]
+struct End {
+    presence: Presence,
+    /// The way to it.
+    link: Link,
+    /// When greetings come to it, and for how long, as they say, nothing had come to the other.
+    coming: VecDeque<(u64, Duration)>,
+}
+
+impl End {
+    /// Sends a greeting to it, from one that has heard nothing of it for so long.
+    fn greet(&mut self, quiet: Option<Duration>, at_ns: u64) {
+        if let Verdict::Arrives(comes) = self.link.offer(Instant::from_nanos(at_ns), GREETING) {
+            self.coming.push_back((comes.as_nanos(), quiet.unwrap_or(Duration::MAX)));
+        }
+    }
+
+    /// Takes the greetings that have come.
+    fn take(&mut self, now_ns: u64) {
+        while let Some(&(at_ns, quiet)) = self.coming.front()
+            && at_ns <= now_ns
+        {
+            self.coming.pop_front();
+            self.presence.hear(Instant::from_nanos(at_ns));
+            self.presence.answer(quiet);
+        }
+    }
+
+    /// A packet has come.
+    fn hear(&mut self, now_ns: u64) {
+        self.presence.hear(Instant::from_nanos(now_ns));
+    }
+
+    fn is_there(&self, now_ns: u64) -> bool {
+        self.presence.is_there(Instant::from_nanos(now_ns))
+    }
 }
 
 impl Contact {
     /// The contact over a radio with these directions, which is there from the beginning.
     pub(crate) fn new(down: &LinkConfig, up: &LinkConfig, seed: u64, name: &str) -> Self {
-        let link = |config: &LinkConfig, way: &str| {
+        let first = Instant::ZERO + down.delay + up.delay;
+        let end = |config: &LinkConfig, way: &str| {
             let config = LinkConfig { loss: rare(&config.loss), ..config.clone() };
-            Link::new(config, seed, &format!("{name}/greetings/{way}"))
+            let link = Link::new(config, seed, &format!("{name}/greetings/{way}"));
+            let mut presence = Presence::default();
+            presence.hear(first);
+            End { presence, link, coming: VecDeque::new() }
         };
-        let (mut presence, first) = (Presence::default(), down.delay + up.delay);
-        presence.hear(Instant::ZERO + first);
-        Self {
-            presence,
-            down: link(down, "down"),
-            up: link(up, "up"),
-            next_ns: 0,
-            heard_ns: nanos(first),
-            to_device: VecDeque::new(),
-            to_access_point: VecDeque::new(),
-        }
+        Self { access_point: end(up, "up"), device: end(down, "down"), next_ns: 0 }
     }
 
     /// Begins traces and schedules.
     pub(crate) fn start(&mut self, now_ns: u64) {
-        self.greet(now_ns);
+        self.catch_up(now_ns);
         let now = Instant::from_nanos(now_ns);
-        self.down.start(now);
-        self.up.start(now);
+        self.device.link.start(now);
+        self.access_point.link.start(now);
+    }
+
+    /// A packet has come to the device.
+    pub(crate) fn came_down(&mut self, now_ns: u64) {
+        self.catch_up(now_ns);
+        self.device.hear(now_ns);
+    }
+
+    /// A packet has come to the access point.
+    pub(crate) fn came_up(&mut self, now_ns: u64) {
+        self.catch_up(now_ns);
+        self.access_point.hear(now_ns);
     }
 
     /// Whether the device is there, as the access point knows it.
     pub(crate) fn is_there(&mut self, now_ns: u64) -> bool {
-        self.greet(now_ns);
-        while let Some(&(at_ns, age)) = self.to_access_point.front()
-            && at_ns <= now_ns
-        {
-            self.to_access_point.pop_front();
-            self.presence.hear(Instant::from_nanos(at_ns));
-            self.presence.answer(age);
-        }
-        self.presence.is_there(Instant::from_nanos(now_ns))
+        self.catch_up(now_ns);
+        self.access_point.is_there(now_ns)
+    }
+
+    /// Whether the access point is there, as the device knows it.
+    pub(crate) fn is_there_for_device(&mut self, now_ns: u64) -> bool {
+        self.catch_up(now_ns);
+        self.device.is_there(now_ns)
     }
 
     /// When something may have changed.
     pub(crate) fn next_ns(&self) -> u64 {
-        let coming = self.to_access_point.front().map(|(at_ns, _)| *at_ns);
+        let coming = self.access_point.coming.front().map(|(at_ns, _)| *at_ns);
         coming.into_iter().fold(self.next_ns, u64::min)
     }
 
-    /// Sends what was to be sent by now.
-    fn greet(&mut self, now_ns: u64) {
-        while self.next_ns <= now_ns {
-            let at_ns = self.next_ns;
+    /// Sends and takes what was to be sent and taken by now.
+    fn catch_up(&mut self, now_ns: u64) {
+        let Self { access_point, device, next_ns } = self;
+        while *next_ns <= now_ns {
+            let at_ns = *next_ns;
+            *next_ns += nanos(GREETING_INTERVAL);
+            access_point.take(at_ns);
+            device.take(at_ns);
             let at = Instant::from_nanos(at_ns);
-            self.next_ns += nanos(GREETING_INTERVAL);
-            while let Some(&heard_ns) =
-                self.to_device.front().filter(|heard_ns| **heard_ns <= at_ns)
-            {
-                self.to_device.pop_front();
-                self.heard_ns = heard_ns;
-            }
-            if let Verdict::Arrives(comes) = self.down.offer(at, GREETING) {
-                self.to_device.push_back(comes.as_nanos());
-            }
-            let age = Duration::from_nanos(at_ns.saturating_sub(self.heard_ns));
-            if let Verdict::Arrives(comes) = self.up.offer(at, GREETING) {
-                self.to_access_point.push_back((comes.as_nanos(), age));
-            }
+            let quiet = [access_point.presence.quiet(at), device.presence.quiet(at)];
+            device.greet(quiet[0], at_ns);
+            access_point.greet(quiet[1], at_ns);
         }
+        access_point.take(now_ns);
+        device.take(now_ns);
     }
 }
 
@@ -166,5 +199,42 @@ mod tests {
             loss_bad: 1.0,
         };
         assert_eq!(away(bursts, LossModel::Nth((1..50).collect())), [0; 0]);
+    }
+
+    /// As the tunnel's nodes: four greetings in a row that are lost say nothing while data come.
+    #[test]
+    fn what_comes_is_heard_whatever_becomes_of_greetings() {
+        let lossy = || LossModel::Bernoulli(0.5);
+        let away = |data: bool| {
+            let mut contact = Contact::new(&radio(lossy()), &radio(lossy()), 1, "radio");
+            contact.start(0);
+            let there = |ms: u64| {
+                if data {
+                    contact.came_down(ms * MS);
+                    contact.came_up(ms * MS);
+                }
+                contact.is_there(ms * MS) && contact.is_there_for_device(ms * MS)
+            };
+            (0..20_000).map(there).filter(|there| !there).count()
+        };
+        assert!(away(false) > 1000, "half of the greetings are lost: {}", away(false));
+        assert_eq!(away(true), 0);
+    }
+
+    #[test]
+    fn each_end_knows_by_itself_and_by_the_other() {
+        for (down, up) in [(dead(), LossModel::None), (LossModel::None, dead())] {
+            let mut contact = Contact::new(&radio(down), &radio(up), 1, "radio");
+            contact.start(0);
+            let gone =
+                |ms: u64| [!contact.is_there(ms * MS), !contact.is_there_for_device(ms * MS)];
+            let all = (0..10_000).map(gone).collect::<Vec<_>>();
+            for end in 0..2 {
+                let first = all.iter().position(|gone| gone[end]);
+                let last = all.iter().rposition(|gone| gone[end]);
+                assert!(first.is_some_and(|ms| (3230..=3440).contains(&ms)), "{first:?}");
+                assert!(last.is_some_and(|ms| (6000..=6270).contains(&ms)), "{last:?}");
+            }
+        }
     }
 }

@@ -160,6 +160,13 @@ impl Net {
     /// endpoint.
     pub(crate) fn arrive(&mut self, wire: u32) -> Option<Segment> {
         let segment = self.wires[wire as usize].arrive(&mut self.queue);
+        let (path, is_up) = (wire as usize / 2, wire % 2 == 1);
+        if let Spreading::Coded(network) = &mut self.spreading
+            && is_up
+            && path < self.first_down.len()
+        {
+            network.came_up(path, self.queue.now_ns());
+        }
         match self.next[wire as usize] {
             Next::Deliver if self.is_cut_off(segment.to) => {}
             Next::Deliver => return Some(segment),
@@ -281,7 +288,13 @@ impl Net {
     /// Sends what the endpoint has to send, and arms its timer.
     pub(crate) fn transmit(&mut self, index: u32) {
         let now_ns = self.now_ns();
-        let wire = self.places[index as usize].wire as usize;
+        let place = self.places[index as usize];
+        let wire = match &mut self.spreading {
+            Spreading::Coded(network) if !place.server => {
+                2 * network.uplink(place.path as usize, now_ns) + 1
+            }
+            _ => place.wire as usize,
+        };
         let is_cut_off = self.is_cut_off(index);
         while let Some(segment) = self.endpoints[index as usize].poll_transmit(now_ns) {
             if is_cut_off {

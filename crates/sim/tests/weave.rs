@@ -181,3 +181,34 @@ fn inferred_windows_are_the_schedulers() {
         assert!(same * 10 >= all * 9, "{scheme}: {same} of {all} windows, by {}", inferred.len());
     }
 }
+
+/// Two of three paths fill downwards at a time, in turns: no end of a window can be told from that, and rows
+/// that are slivers would be most of the picture.
+#[test]
+fn of_three_paths_no_windows_are_inferred() {
+    let text = r#"
+        name = "tri"
+        duration = "6s"
+        [[path]]
+        name = "fibre"
+        rate = "20Mbps"
+        delay = "8ms"
+        [[path]]
+        name = "lte"
+        rate = "30Mbps"
+        delay = "35ms"
+        [[path]]
+        name = "wifi"
+        rate = "25Mbps"
+        delay = "3ms"
+        loss = [{ at = "0s", rate = 0.02 }]
+        [workload]
+        kind = "bulk"
+    "#;
+    let woven = run(text, "fbdt");
+    let (cut, rows) = rows(&woven.received, Instant::ZERO);
+    assert_eq!(cut, Cut::Fixed);
+    let (bytes, paths) =
+        (rows.iter().map(|row| row.bytes.end - row.bytes.start), woven.paths.len());
+    assert!(bytes.min() == Some(1 << 20) && paths == 3, "{rows:?}");
+}

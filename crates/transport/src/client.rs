@@ -308,6 +308,14 @@ impl ClientBuilder {
         self
     }
 
+    /// The mark of the sockets (`SO_MARK`), by which firewalls and routing rules know them; by default none.
+    /// It needs CAP_NET_ADMIN, or CAP_NET_RAW since Linux 5.17, and is left out without.
+    #[must_use]
+    pub const fn mark(mut self, mark: u32) -> Self {
+        self.socket.mark = Some(mark);
+        self
+    }
+
     /// How long one attempt to reach the server on a path may take; default 3 s, as a queue of an
     /// access link may hold more than 1 s.
     #[must_use]

@@ -43,13 +43,20 @@ pub struct Reach {
 }
 
 /// Connects to `server` from `bind`, sends some packets of full size, and waits up to `patience` for
-/// the server's kernel to have them. The server's program sees a handshake that breaks off.
+/// the server's kernel to have them. The server's program sees a handshake that breaks off. `mark` is as that
+/// of [`ClientBuilder::mark`](crate::ClientBuilder::mark).
 ///
 /// # Errors
 /// When the name has no address, the link is not there, or nothing answers.
-pub async fn reach(bind: &Bind, server: &ServerAddr, patience: Duration) -> Result<Reach, Error> {
+pub async fn reach(
+    bind: &Bind,
+    server: &ServerAddr,
+    mark: Option<u32>,
+    patience: Duration,
+) -> Result<Reach, Error> {
     let addresses = server.resolve(bind, RESOLVE_TIMEOUT).await?;
-    let mut stream = socket::connect_any(bind, &addresses, &SocketOptions::default()).await?;
+    let options = SocketOptions { mark, ..SocketOptions::default() };
+    let mut stream = socket::connect_any(bind, &addresses, &options).await?;
     let server = stream.peer_addr().map_err(Error::Socket)?;
     let rtt = socket::TcpInfo::of(&stream).map_err(Error::Socket)?.srtt;
     let mut filling = vec![0; FILLING];
@@ -97,7 +104,7 @@ mod tests {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let bind = Bind::Address("127.0.0.2".parse().unwrap());
-        let reached = reach(&bind, &address.into(), Duration::from_secs(400)).await.unwrap();
+        let reached = reach(&bind, &address.into(), None, Duration::from_secs(400)).await.unwrap();
         assert_eq!((reached.server, reached.full_size), (address, true));
         assert!(reached.packet > 1500, "{reached:?}");
         assert_eq!(bind.link(), crate::links::LinkState::Up);

@@ -70,6 +70,8 @@ pub(crate) struct SocketOptions {
     /// `TCP_USER_TIMEOUT`: how long sent data may stay unacknowledged before the kernel gives the
     /// socket up.
     pub(crate) user_timeout: Duration,
+    /// The mark of connecting sockets (`SO_MARK`).
+    pub(crate) mark: Option<u32>,
 }
 
 impl Default for SocketOptions {
@@ -78,6 +80,7 @@ impl Default for SocketOptions {
             congestion: Choice::Auto,
             connect_timeout: Duration::from_secs(3),
             user_timeout: Duration::from_secs(30),
+            mark: None,
         }
     }
 }
@@ -95,6 +98,10 @@ pub(crate) async fn connect(
     let unreachable =
         |source| Error::Unreachable { server, via: bind.clone(), source: by_link(bind, source) };
     let socket = new_socket(server).map_err(unreachable)?;
+    if let Some(mark) = options.mark {
+        // Without the right to it there is no firewall rule that it is for, or the attempt fails by that.
+        let _ = socket.set_mark(mark);
+    }
     bind_socket(&socket, bind, server)?;
     configure(SockRef::from(&socket), options)?;
     congestion::apply(&SockRef::from(&socket), &options.congestion, None)?;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use weftline_coding::node::{self, AccessPointStats};
+use weftline_coding::node::{self, counters};
 use weftline_core::{Bitrate, Instant};
 
 use crate::class::{self, Class, Classes};
@@ -302,32 +302,14 @@ impl Downlink {
     fn counters(&self) -> Vec<Counter> {
         match self {
             Self::Unknown => Vec::new(),
-            Self::Coded(node) => coded_counters(&node.stats()),
+            Self::Coded(node) => Counter::of_node(node.stats().counters()),
             Self::Plain(fifo, sent) => vec![
-                Counter::new("packets_received", "taken from the gateway", fifo.taken),
-                Counter::new("packets_high", "sent on", *sent),
-                Counter::new("packets_full", "dropped because the queue was full", fifo.full),
+                Counter::of(counters::PACKETS_RECEIVED, fifo.taken),
+                Counter::of(counters::PACKETS_HIGH, *sent),
+                Counter::of(counters::PACKETS_FULL, fifo.full),
             ],
         }
     }
-}
-
-fn coded_counters(stats: &AccessPointStats) -> Vec<Counter> {
-    vec![
-        Counter::new("packets_received", "taken from the gateway", stats.received),
-        Counter::new("packets_high", "sent on as they came, with high priority", stats.high),
-        Counter::new("packets_low", "sent on as they came, with low priority", stats.low),
-        Counter::new("packets_recoded", "new combinations sent", stats.recoded),
-        Counter::new("packets_given", "of high priority, not sent in their time", stats.given),
-        Counter::new("packets_full", "dropped because the buffer was full", stats.full),
-        Counter::new("packets_redundant", "combinations of what was there", stats.redundant),
-        Counter::new("packets_refused", "late or wrong", stats.refused),
-        Counter::new(
-            "restarts",
-            "times that it began anew: the other end was started again, or labels were others",
-            stats.restarts,
-        ),
-    ]
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
 use std::time::Duration;
 
+use weftline_coding::node::counters;
 use weftline_core::Instant;
 
 use crate::TunnelError;
@@ -330,11 +331,11 @@ impl Device {
     fn status(&mut self, now: Instant) -> Status {
         let mut counters = self.end.counters();
         counters.extend([
-            Counter::new("mss_clamped", "TCP handshakes whose MSS was lowered", self.clamped),
-            Counter::new("packets_no_way", "packets up with no way to the gateway", self.no_way),
-            Counter::new("not_ip", "packets that are not IP", self.not_ip),
-            Counter::new("tun_refused", "writes the kernel refused", self.tun.refused),
-            Counter::new("tun_unread", "packets of a form that cannot be", self.tun.unread),
+            Counter::of(counters::MSS_CLAMPED, self.clamped),
+            Counter::of(counters::PACKETS_NO_WAY, self.no_way),
+            Counter::of(counters::NOT_IP, self.not_ip),
+            Counter::of(counters::TUN_REFUSED, self.tun.refused),
+            Counter::of(counters::TUN_UNREAD, self.tun.unread),
         ]);
         let mut links: Vec<_> = self.paths.iter_mut().flat_map(|path| path.status(now)).collect();
         for (index, link) in links.iter_mut().enumerate() {

@@ -3,9 +3,8 @@
 
 use std::time::Duration;
 
-use weftline_coding::node::{
-    self, DeviceStats, LinkSet, LossReport, MEASURE_EVERY, NodeConfig, Place,
-};
+use weftline_coding::node::counters;
+use weftline_coding::node::{self, LinkSet, LossReport, MEASURE_EVERY, NodeConfig, Place};
 use weftline_coding::wire::Packet;
 use weftline_coding::{Coding as Coefficients, Limits};
 use weftline_core::Instant;
@@ -13,9 +12,8 @@ use weftline_core::Instant;
 use crate::class::{self, At, Class, Classes};
 use crate::end::{Came, End, Said, Tagger};
 use crate::frame::{self, Coding, Frame, Losses, Settings, Terms};
-use crate::gateway_end::ECN_DROPPED;
 use crate::key::PublicKey;
-use crate::order::{Order, STRAY};
+use crate::order::Order;
 use crate::port::Use;
 use crate::runs::Runs;
 use crate::secure::{Local, Nonce, Role};
@@ -429,11 +427,11 @@ impl DeviceEnd {
         let mut counters = self.past.plus(self.downlink.counters());
         let Doubted { misnamed, polluted, shut_out } = self.doubted;
         counters.extend([
-            Counter::new("packets_delivered", "handed to the kernel", self.delivered),
-            Counter::new("packets_ecn_dropped", ECN_DROPPED, self.ecn_dropped),
-            Counter::new("packets_misnamed", "of a generation that is not the gateway's", misnamed),
-            Counter::new("packets_polluted", "not what the gateway sent", polluted),
-            Counter::new("packets_shut_out", "of an access point that is left out", shut_out),
+            Counter::of(counters::PACKETS_DELIVERED, self.delivered),
+            Counter::of(counters::PACKETS_ECN_DROPPED, self.ecn_dropped),
+            Counter::of(counters::PACKETS_MISNAMED, misnamed),
+            Counter::of(counters::PACKETS_POLLUTED, polluted),
+            Counter::of(counters::PACKETS_SHUT_OUT, shut_out),
         ]);
         counters
     }
@@ -467,31 +465,12 @@ impl Downlink {
     fn counters(&self) -> Vec<Counter> {
         match self {
             Self::Unknown => Vec::new(),
-            Self::Coded(node) => coded_counters(&node.stats()),
+            Self::Coded(node) => Counter::of_node(node.stats().counters()),
             Self::Plain(order) => vec![
-                Counter::new("packets_lost", "given up", order.lost),
-                Counter::new("packets_duplicate", "came twice, or too late", order.duplicate),
-                Counter::new("packets_stray", STRAY, order.stray),
+                Counter::of(counters::PACKETS_LOST, order.lost),
+                Counter::of(counters::PACKETS_DUPLICATE, order.duplicate),
+                Counter::of(counters::PACKETS_STRAY, order.stray),
             ],
         }
     }
-}
-
-fn coded_counters(stats: &DeviceStats) -> Vec<Counter> {
-    vec![
-        Counter::new("packets_received", "taken from access points", stats.received),
-        Counter::new("packets_redundant", "combinations of what was there", stats.redundant),
-        Counter::new("packets_recovered", "of those, computed from combinations", stats.recovered),
-        Counter::new("packets_lost", "given up", stats.lost),
-        Counter::new("packets_full", "dropped because the buffer was full", stats.full),
-        Counter::new("packets_late", "of a cohort that was closed", stats.late),
-        Counter::new("packets_refused", "wrong", stats.refused),
-        Counter::new("packets_corrupt", "computed, and no packets", stats.corrupt),
-        Counter::new(
-            "restarts",
-            "times that it began anew: the other end was started again, or labels were others",
-            stats.restarts,
-        ),
-        Counter::new("timeouts", "cohorts closed because a link was silent", stats.timeouts),
-    ]
 }

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
 use std::time::Duration;
 
+use weftline_coding::node::counters;
 use weftline_core::Instant;
 
 use crate::TunnelError;
@@ -214,8 +215,8 @@ impl Gateway {
     fn status(&mut self, now: Instant) -> Status {
         let mut counters = self.members.counters();
         counters.extend([
-            Counter::new("tun_refused", "writes the kernel refused", self.tun.refused),
-            Counter::new("tun_unread", "packets of a form that cannot be", self.tun.unread),
+            Counter::of(counters::TUN_REFUSED, self.tun.refused),
+            Counter::of(counters::TUN_UNREAD, self.tun.unread),
         ]);
         let mut links = self.port.status(now);
         for (index, link) in links.iter_mut().enumerate() {

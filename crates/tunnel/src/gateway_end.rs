@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use weftline_coding::node::{self, GatewayStats, LossReport, NodeConfig};
+use weftline_coding::node::{self, LossReport, NodeConfig, counters};
 use weftline_core::{Bitrate, Instant};
 
 use crate::TunnelError;
@@ -14,7 +14,7 @@ use crate::fifo::Fifo;
 use crate::frame::{self, CODED_HEADER, Coding, Frame, Losses, Settings, TAG_KEY, Terms};
 use crate::key::PublicKey;
 use crate::lane::IP_UDP;
-use crate::order::{Order, STRAY};
+use crate::order::Order;
 use crate::port::Use;
 use crate::run::draw_run;
 use crate::secure::{Local, Nonce, Role};
@@ -354,11 +354,11 @@ impl GatewayEnd {
         let mut counters = self.past.plus(self.downlink.counters());
         let Order { lost, duplicate, stray, .. } = self.uplink;
         counters.extend([
-            Counter::new("uplink_lost", "packets of the device that did not come", lost),
-            Counter::new("uplink_duplicate", "packets of the device that came twice", duplicate),
-            Counter::new("uplink_stray", STRAY, stray),
-            Counter::new("packets_no_device", "dropped: the device was not there", self.no_device),
-            Counter::new("packets_ecn_dropped", ECN_DROPPED, self.ecn_dropped),
+            Counter::of(counters::UPLINK_LOST, lost),
+            Counter::of(counters::UPLINK_DUPLICATE, duplicate),
+            Counter::of(counters::UPLINK_STRAY, stray),
+            Counter::of(counters::PACKETS_NO_DEVICE, self.no_device),
+            Counter::of(counters::PACKETS_ECN_DROPPED, self.ecn_dropped),
         ]);
         counters
     }
@@ -412,28 +412,11 @@ impl Downlink {
 
     fn counters(&self) -> Vec<Counter> {
         match self {
-            Self::Coded(node) => coded_counters(&node.stats()),
+            Self::Coded(node) => Counter::of_node(node.stats().counters()),
             Self::Plain(fifo) => vec![
-                Counter::new("packets_received", "taken from the TUN device", fifo.taken),
-                Counter::new("packets_full", "dropped because the queue was full", fifo.full),
+                Counter::of(counters::PACKETS_RECEIVED, fifo.taken),
+                Counter::of(counters::PACKETS_FULL, fifo.full),
             ],
         }
     }
-}
-
-/// What both ends say of packets that RFC 6040 lets nobody have.
-pub(crate) const ECN_DROPPED: &str = "dropped: met congestion, and not ECN-capable";
-
-fn coded_counters(stats: &GatewayStats) -> Vec<Counter> {
-    vec![
-        Counter::new("packets_received", "taken from the TUN device", stats.received),
-        Counter::new("packets_high", "sent in the first pass of their cohorts", stats.high),
-        Counter::new("packets_low", "redundant packets sent", stats.low),
-        Counter::new("packets_given", "not sent in their cohort's time", stats.given),
-        Counter::new("packets_full", "dropped because the cohort was full", stats.refused),
-        Counter::new("packets_unsealed", "dropped because no keys were left", stats.unsealed),
-        Counter::new("packets_delayed", "dropped because they waited too long", stats.delayed),
-        Counter::new("packets_overflowed", "dropped because the queue was full", stats.overflowed),
-        Counter::new("packets_marked", "of ECN, marked because they waited", stats.marked),
-    ]
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use weftline_coding::node::Pacer;
+use weftline_coding::node::counters;
 use weftline_core::{Bitrate, Instant};
 
 use crate::TunnelError;
@@ -330,9 +331,9 @@ impl Members {
     pub(crate) fn counters(&self) -> Vec<Counter> {
         let mut sums = status::sums(self.members.iter().map(Member::counters));
         sums.extend([
-            Counter::new("mss_clamped", "TCP handshakes whose MSS was lowered", self.clamped),
-            Counter::new("not_ip", "packets that are not IP", self.not_ip),
-            Counter::new("packets_unrouted", "to an address of no device", self.unrouted),
+            Counter::of(counters::MSS_CLAMPED, self.clamped),
+            Counter::of(counters::NOT_IP, self.not_ip),
+            Counter::of(counters::PACKETS_UNROUTED, self.unrouted),
         ]);
         sums
     }
@@ -392,13 +393,9 @@ impl Member {
     fn counters(&self) -> Vec<Counter> {
         let mut counters = self.end.counters();
         counters.extend([
-            Counter::new("bytes_down", "of IP packets for the device", self.bytes_down),
-            Counter::new("bytes_up", "of IP packets that it sent", self.bytes_up),
-            Counter::new(
-                "packets_misaddressed",
-                "that a device sent from an address that is not its own",
-                self.misaddressed,
-            ),
+            Counter::of(counters::BYTES_DOWN, self.bytes_down),
+            Counter::of(counters::BYTES_UP, self.bytes_up),
+            Counter::of(counters::PACKETS_MISADDRESSED, self.misaddressed),
         ]);
         counters
     }

@@ -12,9 +12,6 @@ use weftline_core::Instant;
 /// How far ahead of the next one a number may be, and how many packets wait at most.
 pub(crate) const WINDOW: u32 = 8192;
 
-/// What [`Order::stray`] counts.
-pub(crate) const STRAY: &str = "numbered too far ahead of the others, and dropped";
-
 /// Consecutive numbers far from what is awaited after which the sender is believed.
 const STRAYS: u32 = 4;
 

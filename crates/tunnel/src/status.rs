@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use weftline_coding::node::counters::{self, Meaning};
 use weftline_core::Instant;
 
 use crate::kernel_drops::KernelDrops;
@@ -11,9 +12,6 @@ use crate::port::Dropped;
 
 /// How often a node says how it is.
 const UPDATE: Duration = Duration::from_millis(200);
-
-/// What is counted of a TUN device's queue.
-const UNTAKEN: &str = "packets, or segments joined, that did not fit in the TUN device's queue";
 
 /// Something that was counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,8 +25,13 @@ pub struct Counter {
 }
 
 impl Counter {
-    pub(crate) fn new(name: &'static str, about: &'static str, value: u64) -> Self {
-        Self { name, about, value }
+    pub(crate) fn of(meaning: Meaning, value: u64) -> Self {
+        Self { name: meaning.name, about: meaning.about, value }
+    }
+
+    /// What a state machine counted.
+    pub(crate) fn of_node(counted: impl IntoIterator<Item = (Meaning, u64)>) -> Vec<Self> {
+        counted.into_iter().map(|(meaning, value)| Self::of(meaning, value)).collect()
     }
 }
 
@@ -41,12 +44,9 @@ pub(crate) struct Past {
 impl Past {
     /// Adds what was counted, and packets that were held and are discarded.
     pub(crate) fn add(&mut self, counters: Vec<Counter>, held: usize) {
-        let about = "held when the gateway was started anew, and dropped";
-        let discarded = Counter::new("packets_discarded", about, held as u64);
+        let discarded = Counter::of(counters::PACKETS_DISCARDED, held as u64);
         // Before the first settings nothing is counted.
-        let about =
-            "times that it began anew: the other end was started again, or labels were others";
-        let restarts = Counter::new("restarts", about, u64::from(!counters.is_empty()));
+        let restarts = Counter::of(counters::RESTARTS, u64::from(!counters.is_empty()));
         self.counters = self.plus(counters.into_iter().chain([discarded, restarts]).collect());
     }
 
@@ -125,7 +125,7 @@ impl Publish {
         if let Some(dropped) = self.kernel.lock().ok()?.as_mut().map(KernelDrops::look) {
             status.dropped.receive_buffer = dropped.datagrams;
             let of_device =
-                dropped.from_device.map(|count| Counter::new("tun_dropped", UNTAKEN, count));
+                dropped.from_device.map(|count| Counter::of(counters::TUN_DROPPED, count));
             status.counters.extend(of_device);
         }
         Some(status)
@@ -171,7 +171,7 @@ mod tests {
             role: "device",
             links: Vec::new(),
             dropped: Dropped { stale: 3, ..Dropped::default() },
-            counters: vec![Counter::new("tun_refused", "", 5)],
+            counters: vec![Counter::of(counters::TUN_REFUSED, 5)],
             waiting: 0,
             devices: Vec::new(),
         };

@@ -70,19 +70,21 @@ rows}){cut!==this.cut&&this.byStart.clear(),this.cut=cut,this.leftOut=left_out,t
 every=every);for(let wire of rows){let row=rowOf(wire);this.byStart.set(row.start,row)}let over=this.byStart.size-4e3;if(over>
 0)for(let row of this.rows().slice(0,over))this.byStart.delete(row.start)}rows(){return[...this.byStart.values()].sort((a2,b2)=>a2.
 at-b2.at||a2.start-b2.start)}bytes(){let sum=0;for(let row of this.byStart.values())sum+=row.length;return sum}},Weave=class{constructor(connection){
-this.connection=connection}connection;over=!1;now=0;names={};sent=new Cloth;received=new Cloth;take(message){message.over&&
-(this.over=!0),message.now!==void 0&&(this.now=message.now),message.names&&(this.names=message.names),message.sent&&this.
-sent.add(message.sent),message.received&&this.received.add(message.received)}busier(){return this.received.bytes()>4*this.
-sent.bytes()?"received":"sent"}name(path){return this.names[path]??`path ${path}`}};function repeated(row){return row.parts.reduce((sum,part)=>sum+(part.why==="new"?0:part.to-part.from),0)}function filled(row){
+this.connection=connection}connection;over=!1;now=0;since=null;names={};sent=new Cloth;received=new Cloth;take(message){
+message.over&&(this.over=!0),message.now!==void 0&&(this.now=message.now),this.since??=message.since??message.now??null,
+message.names&&(this.names=message.names),message.sent&&this.sent.add(message.sent),message.received&&this.received.add(
+message.received)}busier(){return this.received.bytes()>4*this.sent.bytes()?"received":"sent"}name(path){return this.names[path]??
+`path ${path}`}};function repeated(row){return row.parts.reduce((sum,part)=>sum+(part.why==="new"?0:part.to-part.from),0)}function filled(row){
 return row.parts.reduce((last,part)=>part.why==="new"?Math.max(last,part.last):last,row.at)}function choose(rows,from,to,slots){
-let chosen=new Array(slots).fill(void 0),slotOf=at=>Math.min(slots-1,Math.floor((to-at)/(to-from)*slots)),shows=row=>(row.
+let chosen=new Array(slots).fill(void 0),slotOf=at=>Math.max(0,Math.min(slots-1,Math.floor((to-at)/(to-from)*slots))),shows=row=>(row.
 wait?.ms??0)*1e12+repeated(row);for(let row of rows){if(row.at<from||row.at>to)continue;let slot=slotOf(row.at),other=chosen[slot];
-(!other||shows(other)<shows(row))&&(chosen[slot]=row)}let begun=new Set(chosen),going=[...chosen];for(let row of rows){if(row.
-at>to||filled(row)<from||row.at>=from&&!begun.has(row))continue;let last=Math.max(0,slotOf(Math.min(to,filled(row))));for(let slot=slotOf(
-Math.max(from,row.at));slot>=last;slot--)chosen[slot]||(going[slot]=row)}return going}function eachOnce(slots){return[...new Set(
-[...slots].reverse())].reverse().filter(row=>row!==void 0)}function shares(rows){let bytes2=new Map,sum=0;for(let row of rows)
-for(let{path,from,to,why}of row.parts)why==="new"&&(bytes2.set(path,(bytes2.get(path)??0)+to-from),sum+=to-from);return new Map(
-[...bytes2].sort((a2,b2)=>a2[0]-b2[0]).map(([path,n2])=>[path,n2/sum]))}function number(value){if(value==null)return"–";let size=Math.abs(value),digits=size>=100||size===0?0:size>=10?1:2;return value.
+(!other||shows(other)<shows(row))&&(chosen[slot]=row)}let begun=new Set(chosen),going=[...chosen];for(let row of rows)if(!(row.
+at>to||filled(row)<from||row.at>=from&&!begun.has(row))){for(let part of row.parts)if(!(part.why!=="new"||part.first>to||
+part.last<from))for(let slot=slotOf(Math.max(from,part.first));slot>=slotOf(part.last);slot--)chosen[slot]||(going[slot]=
+row)}return going}function within(rows,from,to){return rows.filter(row=>row.at<=to&&filled(row)>=from)}function eachOnce(slots){
+return[...new Set([...slots].reverse())].reverse().filter(row=>row!==void 0)}function shares(rows){let bytes2=new Map,sum=0;
+for(let row of rows)for(let{path,from,to,why}of row.parts)why==="new"&&(bytes2.set(path,(bytes2.get(path)??0)+to-from),sum+=
+to-from);return new Map([...bytes2].sort((a2,b2)=>a2[0]-b2[0]).map(([path,n2])=>[path,n2/sum]))}function number(value){if(value==null)return"–";let size=Math.abs(value),digits=size>=100||size===0?0:size>=10?1:2;return value.
 toFixed(digits)}function bytes(value){return value==null?"–":value<1e4?`${Math.round(value)} B`:value<1e7?`${(value/1e3).toFixed(1)} k\
 B`:value<1e10?`${(value/1e6).toFixed(1)} MB`:`${(value/1e9).toFixed(1)} GB`}function scrolled(label,table2){return b`<div class="scroll" role="region" tabindex="0" aria-label=${label}>${table2}</div>`}function begin(canvas,height){let scale=window.devicePixelRatio||1,width=Math.max(160,Math.floor(canvas.parentElement?.clientWidth??
 160)),[wide,high]=[Math.round(width*scale),Math.round(height*scale)];canvas.width!==wide&&(canvas.width=wide),canvas.height!==
@@ -95,46 +97,53 @@ y2,w2,h2,h2,palette2.ground),part.why==="again"&&stripes(ctx,x2,y2,w2,h2,-h2,pal
 8&&(ctx.fillStyle=palette2.ink,ctx.fillRect(part.backward?x2+w2-2:x2,y2,2,h2))}function isBegun(part,row){let goesOn=other=>other.
 path===part.path&&other.why===part.why&&other.backward===part.backward&&(part.backward?other.from===part.to:other.to===part.
 from);return!row.parts.some(goesOn)}function drawMissing(ctx,x2,y2,w2,h2,palette2){ctx.save(),ctx.globalAlpha=.65,ctx.fillStyle=
-palette2.ground,ctx.fillRect(x2,y2,w2,h2),ctx.restore()}function drawWait(ctx,x2,y2,w2,h2,palette2){ctx.strokeStyle=palette2.
-error,ctx.lineWidth=2,ctx.strokeRect(x2+1,y2,Math.max(2,w2-2),h2)}function drawCloth(canvas,rows,span,selected,palette2){
-let[ctx,width]=begin(canvas,rows.length*6+4),scale=width-58-6,outlined=[];for(let slot=0;slot<rows.length;slot+=16)time(
-ctx,slot,rows.length,span,palette2);time(ctx,rows.length,rows.length,span,palette2);for(let slot=0,high=1;slot<rows.length;slot+=
-high){let row=rows[slot],y2=slot*6+1;if(!row){high=1,ctx.fillStyle=palette2.grid,ctx.fillRect(58,y2+6/2,scale,1);continue}
-for(high=1;rows[slot+high]===row;)high++;let h2=high*6-1,x2=offset=>58+Math.round(Math.max(0,Math.min(row.length,offset))/
-row.length*scale),wide=(from,to)=>Math.max(1,x2(to)-x2(from));for(let part of row.parts)drawPart(ctx,part,isBegun(part,row),
-[x2(part.from),y2,wide(part.from,part.to),h2],palette2);for(let[from,to]of row.missing)drawMissing(ctx,x2(from),y2,wide(
-from,to),h2,palette2);let{wait}=row;wait&&outlined.push(()=>drawWait(ctx,x2(wait.from),y2,wide(wait.from,wait.to),h2,palette2)),
-row===selected&&outlined.push(()=>{let middle=y2+h2/2;ctx.fillStyle=palette2.ink,ctx.beginPath(),ctx.moveTo(51,middle-4),
-ctx.lineTo(57,middle),ctx.lineTo(51,middle+4),ctx.fill()})}outlined.forEach(draw2=>draw2())}function time(ctx,slot,slots,span,palette2){
-let ago=slot/slots*span/1e6;ctx.fillStyle=palette2.soft,ctx.textAlign="right",ctx.textBaseline=slot===0?"top":slot===slots?
-"bottom":"middle",ctx.fillText(slot===0?"newest":`−${ago.toFixed(span<8e6?2:1)} s`,50,slot*6+1)}function slotAt(y2,slots){
-return Math.max(0,Math.min(slots-1,Math.floor((y2-1)/6)))}function strandTime(row){let last=Math.max(...row.parts.map(part=>part.
-last),row.at),span=Math.min(2e6,Math.max(4e4,(last-row.at)*1.5)),from=row.at-Math.min(span*.25,4e4/2);return[from,from+span]}
-function drawStrand(canvas,rows,around,palette2){let[ctx,width]=begin(canvas,190),[from,to]=strandTime(around),shown2=rows.
-flatMap(row=>row.parts.filter(part=>part.last>=from&&part.first<=to).map(part=>({...part,from:row.start+part.from,to:row.
-start+part.to}))),near=at=>Math.abs(at-around.start)<=8*around.length,parts=shown2.filter(part=>near(part.from)),least=Math.
-min(around.start,...parts.map(part=>part.from)),most=Math.max(around.start+around.length,...parts.map(part=>part.to)),[top,
-bottom]=[8,168],x2=time2=>58+(time2-from)/(to-from)*(width-58-6),y2=offset=>bottom-(offset-least)/(most-least)*(bottom-top);
-ctx.fillStyle=palette2.grid;let high=y2(around.start)-y2(around.start+around.length);ctx.fillRect(58,y2(around.start+around.
-length),width-58-6,Math.max(1,high)),ctx.save(),ctx.beginPath(),ctx.rect(58,0,width-58-6,bottom+2),ctx.clip(),ctx.lineCap=
-"round";for(let part of parts){let[begins,ends]=part.backward?[part.to,part.from]:[part.from,part.to];ctx.strokeStyle=palette2.
-of(part.path),ctx.lineWidth=part.why==="new"?2.5:2,ctx.setLineDash(part.why==="new"?[]:part.why==="copy"?[2,4]:[6,3]),ctx.
-beginPath(),ctx.moveTo(x2(part.first),y2(begins)),ctx.lineTo(Math.max(x2(part.last),x2(part.first)+1),y2(ends)),ctx.stroke()}
-ctx.restore(),ctx.fillStyle=palette2.soft,ctx.textBaseline="bottom",ctx.textAlign="left",ctx.fillText("0 ms",58,188),ctx.
-textAlign="right",ctx.fillText(`${((to-from)/1e3).toFixed(0)} ms`,width-6,188),ctx.textBaseline="top",ctx.fillText("stre\
-am ↑",50,top)}var SPANS=[[2,"2 s"],[10,"10 s"],[60,"1 min"]];function shownAtFirst(){return{span:SPANS[1][0],direction:null,row:null,until:null,
+palette2.ground,ctx.fillRect(x2,y2,w2,h2),ctx.restore()}function drawWait(ctx,x2,y2,w2,h2,palette2){for(let[color,width]of[
+[palette2.ground,5],[palette2.error,2]])ctx.strokeStyle=color,ctx.lineWidth=width,ctx.strokeRect(x2+1,y2,Math.max(2,w2-2),
+h2)}function drawCloth(canvas,rows,shown2,selected,palette2){let[ctx,width]=begin(canvas,rows.length*6+4),scale=width-58-
+6,outlined=[];for(let slot=0;slot<rows.length;slot+=16)time(ctx,slot,rows.length,shown2,palette2);time(ctx,rows.length,rows.
+length,shown2,palette2);let known=Math.ceil((shown2.until-shown2.since)/shown2.span*rows.length);unrecorded(ctx,known,rows.
+length,scale,palette2);for(let slot=0,high=1;slot<rows.length;slot+=high){let row=rows[slot],y2=slot*6+1;if(!row){if(high=
+1,slot>=known)continue;ctx.fillStyle=palette2.grid,ctx.fillRect(58,y2+6/2,scale,1);continue}for(high=1;rows[slot+high]===
+row;)high++;let h2=high*6-1,x2=offset=>58+Math.round(Math.max(0,Math.min(row.length,offset))/row.length*scale),wide=(from,to)=>Math.
+max(1,x2(to)-x2(from));for(let part of row.parts)drawPart(ctx,part,isBegun(part,row),[x2(part.from),y2,wide(part.from,part.
+to),h2],palette2);for(let[from,to]of row.missing)drawMissing(ctx,x2(from),y2,wide(from,to),h2,palette2);let{wait}=row;wait&&
+outlined.push(()=>drawWait(ctx,x2(wait.from),y2,wide(wait.from,wait.to),h2,palette2)),row===selected&&outlined.push(()=>{
+let middle=y2+h2/2;ctx.fillStyle=palette2.ink,ctx.beginPath(),ctx.moveTo(51,middle-4),ctx.lineTo(57,middle),ctx.lineTo(51,
+middle+4),ctx.fill()})}outlined.forEach(draw2=>draw2())}function unrecorded(ctx,known,slots,scale,palette2){if(known>=slots)
+return;let[y2,high]=[known*6+1,(slots-known)*6];if(stripes(ctx,58,y2,scale,high,high,palette2.grid),high<18)return;let words2="\
+not recorded yet";ctx.textAlign="center",ctx.textBaseline="middle";let wide=ctx.measureText(words2).width+12;ctx.fillStyle=
+palette2.ground,ctx.fillRect(58+(scale-wide)/2,y2+high/2-8,wide,16),ctx.fillStyle=palette2.soft,ctx.fillText(words2,58+scale/
+2,y2+high/2)}function time(ctx,slot,slots,{span,until,isRun},palette2){let ago=slot/slots*span,digits=span<8e6?2:1;ctx.fillStyle=
+palette2.soft,ctx.textAlign="right",ctx.textBaseline=slot===0?"top":slot===slots?"bottom":"middle";let said=isRun?(Math.
+max(0,until-ago)/1e6).toFixed(digits):`−${(ago/1e6).toFixed(digits)}`;ctx.fillText(slot===0&&!isRun?"newest":`${said} \
+s`,48,slot*6+1)}function slotAt(y2,slots){return Math.max(0,Math.min(slots-1,Math.floor((y2-1)/6)))}function strandTime(row){
+let last=Math.max(...row.parts.map(part=>part.last),row.at),span=Math.min(2e6,Math.max(4e4,(last-row.at)*1.5)),from=row.
+at-Math.min(span*.25,4e4/2);return[from,from+span]}function drawStrand(canvas,rows,around,palette2){let[ctx,width]=begin(
+canvas,190),[from,to]=strandTime(around),shown2=rows.flatMap(row=>row.parts.filter(part=>part.last>=from&&part.first<=to).
+map(part=>({...part,from:row.start+part.from,to:row.start+part.to}))),near=at=>Math.abs(at-around.start)<=8*around.length,
+parts=shown2.filter(part=>near(part.from)),least=Math.min(around.start,...parts.map(part=>part.from)),most=Math.max(around.
+start+around.length,...parts.map(part=>part.to)),[top,bottom]=[8,168],x2=time2=>58+(time2-from)/(to-from)*(width-58-6),y2=offset=>bottom-
+(offset-least)/(most-least)*(bottom-top);ctx.fillStyle=palette2.grid;let high=y2(around.start)-y2(around.start+around.length);
+ctx.fillRect(58,y2(around.start+around.length),width-58-6,Math.max(1,high)),ctx.save(),ctx.beginPath(),ctx.rect(58,0,width-
+58-6,bottom+2),ctx.clip(),ctx.lineCap="round";for(let part of parts){let[begins,ends]=part.backward?[part.to,part.from]:
+[part.from,part.to];ctx.strokeStyle=palette2.of(part.path),ctx.lineWidth=part.why==="new"?2.5:2,ctx.setLineDash(part.why===
+"new"?[]:part.why==="copy"?[2,4]:[6,3]),ctx.beginPath(),ctx.moveTo(x2(part.first),y2(begins)),ctx.lineTo(Math.max(x2(part.
+last),x2(part.first)+1),y2(ends)),ctx.stroke()}ctx.restore(),ctx.fillStyle=palette2.soft,ctx.textBaseline="bottom",ctx.textAlign=
+"left",ctx.fillText("0 ms",58,188),ctx.textAlign="right",ctx.fillText(`${((to-from)/1e3).toFixed(0)} ms`,width-6,188),ctx.
+textBaseline="top",ctx.fillText("stream ↑",50,top)}var SPANS=[[2,"2 s"],[10,"10 s"],[60,"1 min"]];function shownAtFirst(){return{span:SPANS[1][0],direction:null,row:null,until:null,
 table:!1}}function scene(weave2,shown2){let direction=shown2.direction??weave2.busier(),cloth=weave2[direction],all=cloth.
-rows(),until=shown2.until??weave2.now,slots=choose(all,until-shown2.span*1e6,until,64),rows=eachOnce(slots),telling=rows.
-find(row=>row.wait!==null||repeated(row)>0),selected=rows.find(row=>row.start===shown2.row)??telling??rows[0];return{cloth,
-direction,all,slots,rows,selected,until}}function paint(weave2,shown2,palette2){let{slots,all,selected}=scene(weave2,shown2),
-of=id=>document.querySelector(`#${id}`),[cloth,strand]=[of("cloth"),of("strand")];cloth&&drawCloth(cloth,slots,shown2.span*
-1e6,selected,palette2),strand&&selected&&drawStrand(strand,all,selected,palette2);for(let key of document.querySelectorAll(
-"canvas[data-key]"))drawKey(key,palette2)}function drawKey(canvas,palette2){let scale=window.devicePixelRatio||1;[canvas.
-width,canvas.height]=[26*scale,12*scale];let ctx=canvas.getContext("2d");ctx.setTransform(scale,0,0,scale,0,0);let path=Number(
-canvas.dataset.path??0),place=[1,1,24,10],key=canvas.dataset.key;if(key==="none")return;key==="wait"?drawWait(ctx,...place,
-palette2):drawPart(ctx,{path,why:key==="copy"||key==="again"?key:"new",backward:key==="backward"},!0,place,palette2),key===
-"missing"&&drawMissing(ctx,...place,palette2)}function view(weave2,shown2,change,isRecorded){let now=scene(weave2,shown2),
-{cloth,direction,all,rows,selected}=now,first2=all[0]?.at??0,radio=(name,value,text,is,set)=>b`<label><input type="radio" name=${name} value=${value} .checked=${is} @change=${set} /><span>${text}</span></label>`,
+rows(),until=shown2.until??weave2.now,from=until-shown2.span*1e6,[slots,told]=[choose(all,from,until,64),within(all,from,
+until)],rows=eachOnce(slots),telling=rows.find(row=>row.wait!==null||repeated(row)>0),selected=rows.find(row=>row.start===
+shown2.row)??telling??rows[0];return{cloth,direction,all,slots,rows,told,selected,until}}function paint(weave2,shown2,palette2,isRun){
+let{slots,all,selected,until}=scene(weave2,shown2),time2={span:shown2.span*1e6,until,since:weave2.since??until,isRun},of=id=>document.
+querySelector(`#${id}`),[cloth,strand]=[of("cloth"),of("strand")];cloth&&drawCloth(cloth,slots,time2,selected,palette2),
+strand&&selected&&drawStrand(strand,all,selected,palette2);for(let key of document.querySelectorAll("canvas[data-key]"))
+drawKey(key,palette2)}function drawKey(canvas,palette2){let scale=window.devicePixelRatio||1;[canvas.width,canvas.height]=
+[26*scale,12*scale];let ctx=canvas.getContext("2d");ctx.setTransform(scale,0,0,scale,0,0);let path=Number(canvas.dataset.
+path??0),place=[1,1,24,10],key=canvas.dataset.key;if(key==="none"){ctx.strokeStyle=palette2.grid,ctx.strokeRect(1.5,1.5,
+23,9);return}key==="wait"?drawWait(ctx,...place,palette2):drawPart(ctx,{path,why:key==="copy"||key==="again"?key:"new",backward:key===
+"backward"},!0,place,palette2),key==="missing"&&drawMissing(ctx,...place,palette2)}function view(weave2,shown2,change,isRecorded){
+let now=scene(weave2,shown2),{direction,all,rows,selected}=now,first2=all[0]?.at??0,radio=(name,value,text,is,set)=>b`<label><input type="radio" name=${name} value=${value} .checked=${is} @change=${set} /><span>${text}</span></label>`,
 spans=isRecorded?[...SPANS,[Math.max(1,Math.ceil((weave2.now-first2)/1e6)),"all"]]:SPANS;return b`<div class="controls">
       <fieldset>
         <legend class="unseen">Direction of the weave</legend>
@@ -149,13 +158,14 @@ spans=isRecorded?[...SPANS,[Math.max(1,Math.ceil((weave2.now-first2)/1e6)),"all"
     ${rows.length===0?b`<p class="empty" id="weave-empty">Nothing was ${direction} in this time.</p>`:A}
     <div class="weave" ?hidden=${rows.length===0}>
       ${isRecorded?moment(now,shown2,first2,weave2.now,change):A}
-      <p class="caption">${caption(cloth,rows)}</p>
+      <p class="caption" id="weave-caption">${caption(now)}</p>
       <div class="plot" role="img" aria-label=${words(weave2,now)}>
         <canvas id="cloth" @pointerdown=${event=>point(event,now,change)}></canvas>
       </div>
       ${legend(weave2,now)}
       ${slider(now,change)}
-      <p class="caption">The strand of that row: its bytes of the stream over time. What a path fills upwards rises, what it fills downwards falls; dashes were sent again.</p>
+      <p class="caption">The strand of that row: its bytes of the stream over time. What a path fills upwards rises, what it fills downwards falls; dashed: ${direction===
+"sent"?"sent again, or a copy":"came a second time"}.</p>
       <div class="plot" role="img" aria-label=${selected?strandWords(weave2,selected):"no row"}>
         <canvas id="strand"></canvas>
       </div>
@@ -165,16 +175,21 @@ spans=isRecorded?[...SPANS,[Math.max(1,Math.ceil((weave2.now-first2)/1e6)),"all"
       </details>
       ${howToRead(direction)}
     </div>`}function point(event,{slots},change){let at=slotAt(event.offsetY,slots.length),row=slots.map((row2,slot)=>({
-row:row2,far:Math.abs(slot-at)})).sort((a2,b2)=>a2.far-b2.far).find(one=>one.row)?.row;row&&change({row:row.start})}function caption(cloth,rows){
-let kinds={windows:"a window of the scheduler",inferred:"a window, as inferred from the direction in which it was filled",
-fixed:"a MiB of the stream"},every=cloth.every>1?` One row in ${cloth.every} is told; those that show something come fir\
-st.`:"",lost=cloth.leftOut>0?` ${cloth.leftOut} stretches came and went between two looks.`:"",left=rows.reduce((sum,row)=>sum+
-row.left,0),torn=left>0?` ${left} short parts of these rows are left out.`:"",known=cloth.knownTo===null?"":` What has a\
-rrived beyond ${(cloth.knownTo/1e6).toFixed(2)} MB is not known: it came in too many pieces.`;return`The cloth: each row\
- is ${kinds[cloth.cut]}, the newest on top (${rows.length} rows). Across is the place in it, and it is as high as the ti\
-me in which it was filled.${every}${torn}${known}${lost}`}function slider({rows,selected},change){let at=selected?rows.indexOf(
-selected):0,move=event=>{let place=rows.length-1-Number(event.target.value);change({row:rows[place]?.start??null})},text=selected?
-`at ${(selected.start/1e6).toFixed(2)} MB of the stream`:"none";return b`<div class="timeline">
+row:row2,far:Math.abs(slot-at)})).sort((a2,b2)=>a2.far-b2.far).find(one=>one.row)?.row;row&&change({row:row.start})}function caption({
+cloth,rows,told}){let kinds={windows:"a window of the scheduler",inferred:"a window, as inferred from the direction in w\
+hich it was filled",fixed:"a MiB of the stream"},every=cloth.every>1?` Of so many rows the page has one in ${cloth.every}\
+; those that show something come first.`:"",drawn=told.length>rows.length?`${rows.length} of ${told.length} rows are dra\
+wn`:`${rows.length} rows`,lost=cloth.leftOut>0?` ${cloth.leftOut} stretches came and went between two looks.`:"",left=rows.
+reduce((sum,row)=>sum+row.left,0),torn=left>0?` Of these rows ${left} short parts are drawn together with their neighbou\
+rs, sorted by path.`:"",known=cloth.knownTo===null?"":` What has arrived beyond ${(cloth.knownTo/1e6).toFixed(2)} MB is \
+not known: it came in too many pieces.`;return`The cloth: each row is ${kinds[cloth.cut]}, the newest on top (${drawn}).\
+ Across is the place in it, and it is as high as the time in which it was filled.${waits(told)}${every}${torn}${known}${lost}`}
+function waits(rows){let all=rows.flatMap(row=>row.wait?[row.wait.ms]:[]);return all.length===0?"":` The reader waited w\
+ithin ${all.length===1?"one row":`${all.length} rows`}, ${duration(Math.max(...all))} at most.`}var duration=ms=>ms<1e3?
+`${ms} ms`:`${(ms/1e3).toFixed(1)} s`;function slider({rows,selected},change){let at=selected?rows.indexOf(selected):0,move=event=>{
+let place=rows.length-1-Number(event.target.value);change({row:rows[place]?.start??null})},wait=selected?.wait?`; the re\
+ader waited ${duration(selected.wait.ms)}`:"",text=selected?`at ${(selected.start/1e6).toFixed(2)} MB of the stream${wait}`:
+"none";return b`<div class="timeline">
     <label for="weave-row">Row</label>
     <input id="weave-row" type="range" min="0" max=${Math.max(0,rows.length-1)} .value=${String(rows.length-1-at)} aria-valuetext=${text} @input=${move} />
     <output for="weave-row">${text}</output>
@@ -184,17 +199,18 @@ if(least>=most)return b``;let move=event=>change({until:Number(event.target.valu
     <label for="weave-until">Until</label>
     <input id="weave-until" type="range" min=${least} max=${most} step="0.05" .value=${String(until/1e6)} aria-valuetext=${text} @input=${move} />
     <output for="weave-until">${text}</output>
-  </div>`}function legend(weave2,{rows,cloth,direction}){let key=(kind,text,path=0)=>b`<li><canvas data-key=${kind} data-path=${path} aria-hidden="true" width="26" height="12"></canvas> ${text}</li>`,
-any=[...shares(rows).keys()][0]??0,upwards=cloth.cut==="fixed"?A:key("backward","filled downwards: the edge is where it \
+  </div>`}function legend(weave2,{told,cloth,direction}){let key=(kind,text,path=0)=>b`<li><canvas data-key=${kind} data-path=${path} aria-hidden="true" width="26" height="12"></canvas> ${text}</li>`,
+any=[...shares(told).keys()][0]??0,upwards=cloth.cut==="fixed"?A:key("backward","filled downwards: the edge is where it \
 began",any);return b`<ul class="legend" id="weave-legend">
-    ${[...shares(rows)].map(([path,share])=>key("new",b`<strong>${weave2.name(path)}</strong> ${(share*100).toFixed(0)} %`,
+    ${[...shares(told)].map(([path,share])=>key("new",b`<strong>${weave2.name(path)}</strong> ${(share*100).toFixed(0)} %`,
 path))}
     ${upwards}
     ${direction==="sent"?b`${key("missing","faint: not known to have arrived",any)}
-          ${key("again","dark stripes: sent again, in place of what a stalled path has",any)}
-          ${key("copy","light stripes: a copy of what another path has",any)}`:b`${key("none","blank: has not arrived",any)}
-          ${key("copy","light stripes: came a second time",any)}`}
-    ${key("wait","outlined: the reader waited for it, 50 ms or more")}
+          ${key("again","stripes like \\: sent again, in place of what a stalled path has",any)}
+          ${key("copy","stripes like /: a copy of what another path has",any)}`:b`${key("none","blank: has not arrived",
+any)}
+          ${key("copy","stripes like /: came a second time",any)}`}
+    ${key("wait","outlined: the reader waited for it, 50 ms or more, while later bytes were there")}
   </ul>`}function howToRead(direction){return b`<details>
     <summary>How to read it</summary>
     <p>
@@ -203,23 +219,23 @@ path))}
       ${direction==="sent"?`A path that stalls leaves its part faint: the bytes are on their way and do not arrive. If t\
 hey come
           before others that have arrived, the reader waits, and they are outlined. Then another path sends them
-          again: dark stripes in its own colour.`:`What a path that stalls was given is blank, until another path brings\
- it: it has then that path's colour,
-          and what comes a second time has light stripes. If it comes before others that have arrived, the
+          again: stripes like \\ on its own colour.`:`What a path that stalls was given is blank, until another path bri\
+ngs it: it has then that path's colour,
+          and what comes a second time has stripes like /. If it comes before others that have arrived, the
           reader waits, and it is outlined.`}
       After that the rows have the colours of the paths that are left.
     </p>
-  </details>`}var percent=(part,whole)=>`${(100*part/whole).toFixed(0)} %`;function words(weave2,{rows,direction}){let of=[
-...shares(rows)].map(([path,share])=>`${weave2.name(path)} ${(share*100).toFixed(0)} %`).join(", "),again=rows.filter(row=>repeated(
-row)>0).length,waited=Math.max(0,...rows.map(row=>row.wait?.ms??0)),wait=waited>0?`; the reader waited up to ${waited} m\
-s`:"";return`Cloth of what was ${direction}: ${rows.length} rows; ${of}; ${again} with bytes sent again${wait}`}function strandWords(weave2,row){
-let[from,to]=strandTime(row),of=[...shares([row])].map(([path,share])=>`${weave2.name(path)} ${(share*100).toFixed(0)} %`).
-join(", ");return`Strand: ${((to-from)/1e3).toFixed(0)} ms around the row at ${(row.start/1e6).toFixed(2)} MB: ${of}`}function table(weave2,{
-rows,until,direction}){let paths=[...shares(rows).keys()],sum=(row,is)=>row.parts.filter(is).reduce((total,part)=>total+
-part.to-part.from,0),line=row=>{let of=path=>{let own=row.parts.filter(part=>part.path===path&&part.why==="new");if(own.
-length===0)return"–";let ways=`${own.some(part=>!part.backward)?"↑":""}${own.some(part=>part.backward)?"↓":""}`;return`${percent(
-sum(row,part=>own.includes(part)),row.length)} ${ways}`},missing=row.missing.reduce((total,[from,to])=>total+to-from,0);
-return b`<tr>
+  </details>`}var percent=(part,whole)=>`${(100*part/whole).toFixed(0)} %`;function words(weave2,{rows,told,direction}){
+let of=[...shares(told)].map(([path,share])=>`${weave2.name(path)} ${(share*100).toFixed(0)} %`).join(", "),again=rows.filter(
+row=>repeated(row)>0).length,waited=Math.max(0,...rows.map(row=>row.wait?.ms??0)),wait=waited>0?`; the reader waited up \
+to ${waited} ms`:"";return`Cloth of what was ${direction}: ${rows.length} rows; ${of}; ${again} with bytes sent again${wait}`}
+function strandWords(weave2,row){let[from,to]=strandTime(row),of=[...shares([row])].map(([path,share])=>`${weave2.name(path)}\
+ ${(share*100).toFixed(0)} %`).join(", ");return`Strand: ${((to-from)/1e3).toFixed(0)} ms around the row at ${(row.start/
+1e6).toFixed(2)} MB: ${of}`}function table(weave2,{rows,until,direction}){let paths=[...shares(rows).keys()],sum=(row,is)=>row.
+parts.filter(is).reduce((total,part)=>total+part.to-part.from,0),line=row=>{let of=path=>{let own=row.parts.filter(part=>part.
+path===path&&part.why==="new");if(own.length===0)return"–";let ways=`${own.some(part=>!part.backward)?"↑":""}${own.some(
+part=>part.backward)?"↓":""}`;return`${percent(sum(row,part=>own.includes(part)),row.length)} ${ways}`},missing=row.missing.
+reduce((total,[from,to])=>total+to-from,0);return b`<tr>
       <th scope="row">${number((until-row.at)/1e6)}</th>
       <td>${(row.start/1e6).toFixed(2)}</td>
       <td>${bytes(row.length)}</td>
@@ -244,9 +260,9 @@ return b`<tr>
       </thead>
       <tbody>${rows.map(line)}</tbody>
     </table>`)}var data=JSON.parse(document.getElementById("data")?.textContent??"{}"),root=document.getElementById("app"),weave=new Weave(
-null);weave.take(data);document.title=data.title;var first=weave.sent.rows()[0]?.at??0,shown={...shownAtFirst(),span:Math.
-max(1,Math.ceil((weave.now-first)/1e6)),direction:"sent"};function draw(){let change=what=>{Object.assign(shown,what),draw()};
-D(b`<header><h1>${data.title}</h1></header>
+null);weave.take({since:0,...data});document.title=data.title;var first=weave.sent.rows()[0]?.at??0,shown={...shownAtFirst(),
+span:Math.max(1,Math.ceil((weave.now-first)/1e6)),direction:"sent"};function draw(){let change=what=>{Object.assign(shown,
+what),draw()};D(b`<header><h1>${data.title}</h1></header>
       <main><section aria-label="The weave">${view(weave,shown,change,!0)}</section></main>`,root),paint(weave,shown,palette(
-path=>path))}matchMedia("(prefers-color-scheme: dark)").addEventListener("change",draw);window.addEventListener("resize",
-draw);draw();
+path=>path),!0)}matchMedia("(prefers-color-scheme: dark)").addEventListener("change",draw);window.addEventListener("resi\
+ze",draw);draw();

@@ -215,6 +215,10 @@ fn line(status: &Status, last: Option<&Status>) -> String {
         for ((reason, now), (_, before)) in unsent.filter(|((_, now), (_, old))| now > old) {
             let _ = write!(line, " {reason} {}", now - before);
         }
+        let swallowed = link.counters.swallowed.saturating_sub(before.swallowed);
+        if swallowed > 0 {
+            let _ = write!(line, " swallowed {swallowed}");
+        }
     }
     for (index, device) in status.devices.iter().enumerate() {
         let before = last.and_then(|last| last.devices.get(index));
@@ -249,5 +253,43 @@ fn device_part(device: &DeviceStatus, before: Option<&DeviceStatus>, line: &mut 
     let _ = write!(line, "  {} {state} {down:.1}/{up:.1} Mb/s", device.name);
     if !device.through.is_empty() {
         let _ = write!(line, " through {}", device.through.join("+"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weftline_tunnel::{Dropped, LinkCounters, Unsent};
+
+    use super::*;
+
+    fn status(counters: LinkCounters) -> Status {
+        let link = LinkStatus {
+            name: "wifi".to_owned(),
+            up: true,
+            address: None,
+            rtt: None,
+            rate: None,
+            lag: None,
+            wrong: 0,
+            counters,
+        };
+        Status {
+            role: "ap",
+            links: vec![link],
+            dropped: Dropped::default(),
+            counters: Vec::new(),
+            waiting: 0,
+            devices: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_was_not_sent_or_not_heard_of_is_in_the_line_while_it_is_new() {
+        let before = status(LinkCounters { swallowed: 4, ..LinkCounters::default() });
+        let unsent = Unsent { no_room: 2, ..Unsent::default() };
+        let now = status(LinkCounters { swallowed: 7, unsent, ..LinkCounters::default() });
+        let text = "ap  wifi up 0.0/0.0 Mb/s";
+        assert_eq!(line(&now, Some(&before)), format!("{text} no_room 2 swallowed 3\n"));
+        assert_eq!(line(&now, Some(&now)), format!("{text}\n"));
     }
 }

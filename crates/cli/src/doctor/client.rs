@@ -63,7 +63,9 @@ pub(super) async fn examine(parts: ClientParts) -> Findings {
         findings.add(configuration(&failure));
         return findings;
     }
-    let seen = dial_all(settings.clone(), routes).await;
+    // As the daemon's own sockets, which a kill switch knows by that.
+    let mark = (parts.daemon == Daemon::Up).then_some(weftline_net::MARK);
+    let seen = dial_all(settings.clone(), mark, routes).await;
     let works = seen.iter().find(|seen| seen.dialled.is_ok());
     let tried = match works {
         Some(works) => try_out(&services, settings, works).await,
@@ -206,18 +208,27 @@ struct Seen {
 }
 
 /// Dials on all paths at once; a path that cannot be reached takes some seconds.
-async fn dial_all(settings: ClientBuilder, routes: Vec<(PathConfig, ServerAddr)>) -> Vec<Seen> {
+async fn dial_all(
+    settings: ClientBuilder,
+    mark: Option<u32>,
+    routes: Vec<(PathConfig, ServerAddr)>,
+) -> Vec<Seen> {
     let mut dials = JoinSet::new();
     for (index, (path, server)) in routes.into_iter().enumerate() {
         let settings = settings.clone();
-        dials.spawn(async move { (index, dial(settings, path, server).await) });
+        dials.spawn(async move { (index, dial(settings, mark, path, server).await) });
     }
     let mut seen = dials.join_all().await;
     seen.sort_by_key(|(index, _)| *index);
     seen.into_iter().map(|(_, seen)| seen).collect()
 }
 
-async fn dial(settings: ClientBuilder, path: PathConfig, server: ServerAddr) -> Seen {
+async fn dial(
+    settings: ClientBuilder,
+    mark: Option<u32>,
+    path: PathConfig,
+    server: ServerAddr,
+) -> Seen {
     let client = settings.server(server.clone()).path(path.clone()).build();
     let dialled = match client {
         Ok(client) => client.connect().await.map(drop),
@@ -225,7 +236,7 @@ async fn dial(settings: ClientBuilder, path: PathConfig, server: ServerAddr) -> 
     };
     let reaches = matches!(&dialled, Ok(()) | Err(Error::HandshakeTimeout { .. }));
     let reach = match reaches {
-        true => Some(weftline::reach(&path.bind, &server, PATIENCE).await),
+        true => Some(weftline::reach(&path.bind, &server, mark, PATIENCE).await),
         false => None,
     };
     Seen { path, server, dialled, reach }

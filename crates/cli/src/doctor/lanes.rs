@@ -93,6 +93,7 @@ mod tests {
             via: Via::Interface("wlan0".to_owned()),
             server: ([203, 0, 113, 5], 4433).into(),
             role: Role::Active,
+            mark: None,
         };
         let round_trip = Some(Duration::from_micros(12_340));
         let seen =

@@ -3,6 +3,8 @@
 
 use std::path::Path;
 
+use weftline_net::KillSwitch;
+
 use super::finding::{Check, Finding, Findings, Level};
 use super::{client, lanes};
 use crate::instance::Instance;
@@ -14,6 +16,7 @@ pub(super) async fn examine(parts: UpParts) -> Findings {
     findings.extend(rights());
     findings.extend(running(&parts.lock));
     findings.extend(kernel());
+    findings.extend(kill_switch(&parts.lock));
     match parts.client {
         Ok(client) if client.paths.is_empty() => {
             let (found, remedy) = NO_LINK;
@@ -64,4 +67,23 @@ fn kernel() -> Option<Finding> {
     let error = weftline_net::tables().err().filter(|_| is_root)?;
     let remedy = "'modprobe nf_tables'; in a container it needs CAP_NET_ADMIN, too";
     Some(Finding::error(Check::Machine, "nf_tables", error, remedy))
+}
+
+/// Whether nothing but `up` reaches anything; others than root are not told.
+fn kill_switch(lock: &Path) -> Option<Finding> {
+    KillSwitch::is_wanted().ok().filter(|&is_wanted| is_wanted)?;
+    if !KillSwitch::is_closed().unwrap_or(true) {
+        let found = "somebody has emptied the table of the kill switch: it is open";
+        let remedy = "'weftline up' closes it again; 'weftline down' removes it";
+        return Some(Finding::warning(Check::Machine, "kill switch", found, remedy));
+    }
+    let found = "the kill switch is closed: nothing but 'weftline up' leaves by the links";
+    let subject = "kill switch";
+    match running(lock) {
+        Some(_) => Some(Finding::ok(Check::Machine, subject, found)),
+        None => {
+            let remedy = "'weftline down' opens it; 'weftline up' carries all else";
+            Some(Finding::warning(Check::Machine, subject, found, remedy))
+        }
+    }
 }

@@ -5,12 +5,12 @@ use std::fs;
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use weftline::{Egress, LaneHost, MemoryBudget, MemoryLease};
 use weftline_net::{
-    Exit, ExitConfig, FIRST_CLIENT, Journal, LAST_CLIENT, addresses_v4, addresses_v6,
+    Exit, ExitConfig, FIRST_CLIENT, Journal, LAST_CLIENT, Watch, addresses_v4, addresses_v6,
 };
 use weftline_tunnel::bond::{
     BondServer, BondStatus, CLIENT_MEMORY, LaneSecret, LaneSession, Permit,
@@ -24,6 +24,8 @@ use crate::lifeline::{self, Lifeline};
 
 /// How long this machine's own addresses are taken to be the same.
 const OWN_ADDRESSES: Duration = Duration::from_secs(5);
+/// The least time between two looks at the links.
+const PAUSE: Duration = Duration::from_millis(50);
 /// How long the place of a server that has ended is waited for.
 const CLAIM: Duration = Duration::from_secs(5);
 
@@ -95,6 +97,24 @@ impl Lanes {
             _janitor: janitor,
             _claim: claim,
         })
+    }
+
+    /// Follows the links of this machine, for as long as there are lanes: answers come by new ones, too.
+    pub(crate) async fn follow(lanes: Weak<Self>) {
+        let watch = match Watch::start() {
+            Ok(watch) => watch,
+            Err(error) => return tracing::warn!("new links carry no answers to clients: {error}"),
+        };
+        while watch.changed().await.is_ok() {
+            let Some(lanes) = lanes.upgrade() else { return };
+            match lanes.exit.keep() {
+                Ok(0) => {}
+                Ok(n) => tracing::info!("{n} links that have come carry answers to clients, too"),
+                Err(error) => tracing::warn!("a new link carries no answers to clients: {error}"),
+            }
+            drop(lanes);
+            tokio::time::sleep(PAUSE).await;
+        }
     }
 
     /// How each client's lanes are.

@@ -17,6 +17,7 @@ use socket2::{Domain, SockAddr, Socket as Socket2, Type};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 
+use super::PortalRequest;
 use super::answer_each;
 use super::snapshot::Snapshot;
 use crate::failure::Failure;
@@ -63,6 +64,11 @@ pub(crate) trait Asked: Send + Sync + 'static {
 
     /// The address of its dashboard, if it has one.
     fn dashboard(&self) -> Option<String>;
+
+    /// Opens a link to a browser, or closes it; why not, as a sentence.
+    fn portal(&self, _: &PortalRequest) -> Result<(), String> {
+        Err("it captures nothing; ask a 'weftline up'".to_owned())
+    }
 }
 
 /// A request.
@@ -76,6 +82,11 @@ enum Request {
     },
     /// Where the dashboard is, with its token.
     Dashboard,
+    /// A link is to be open to a browser, or no more.
+    Portal {
+        /// Which, and to whose.
+        portal: PortalRequest,
+    },
 }
 
 /// The open control socket; its file is removed when this is dropped.
@@ -312,6 +323,10 @@ fn reply(line: &[u8], life: &impl Asked) -> String {
         Ok(Request::Dashboard) => match life.dashboard() {
             Some(url) => serde_json::json!({ "url": url }).to_string(),
             None => refuse("it has no dashboard; start it with --dashboard 127.0.0.1:9480"),
+        },
+        Ok(Request::Portal { portal }) => match life.portal(&portal) {
+            Ok(()) => serde_json::json!({ "done": true }).to_string(),
+            Err(reason) => refuse(&reason),
         },
         Err(error) => refuse(&error.to_string()),
     }

@@ -22,6 +22,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 
 use weftline_tunnel::bond::BondStatus;
@@ -76,6 +77,18 @@ impl State {
     }
 }
 
+/// A link that is to be open to a user's browser, or no more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PortalRequest {
+    pub(crate) link: String,
+    /// The user's number.
+    pub(crate) user: u32,
+    pub(crate) end: bool,
+}
+
+/// Opens links to browsers.
+pub(crate) type PortalOpener = Box<dyn Fn(&PortalRequest) -> Result<(), String> + Send + Sync>;
+
 /// Says how lanes are.
 pub(crate) type LaneWatcher = Box<dyn Fn() -> Vec<BondStatus> + Send + Sync>;
 
@@ -89,6 +102,8 @@ pub(crate) struct Life {
     listening: Mutex<Vec<String>>,
     /// What says how its lanes are, if it has some.
     lanes: Mutex<Option<LaneWatcher>>,
+    /// What opens links to browsers, if it captures.
+    portals: OnceLock<PortalOpener>,
     /// The address of the dashboard with its token, if there is one.
     dashboard: OnceLock<String>,
     /// Whether it has been said that the connections under way are ended.
@@ -111,6 +126,7 @@ impl Life {
             state: Mutex::new(State::Starting),
             listening: Mutex::new(Vec::new()),
             lanes: Mutex::default(),
+            portals: OnceLock::new(),
             dashboard: OnceLock::new(),
             told_end: AtomicBool::new(false),
         });
@@ -138,6 +154,11 @@ impl Life {
     /// Says how its lanes can be looked at.
     pub(crate) fn set_lanes(&self, lanes: Option<LaneWatcher>) {
         *self.lanes.lock().expect("nobody panics with it") = lanes;
+    }
+
+    /// Says how links are opened to browsers; once.
+    pub(crate) fn set_portals(&self, opener: PortalOpener) {
+        let _ = self.portals.set(opener);
     }
 
     /// The addresses listened on.
@@ -324,6 +345,12 @@ impl control::Asked for Life {
 
     fn dashboard(&self) -> Option<String> {
         self.dashboard.get().cloned()
+    }
+
+    fn portal(&self, request: &PortalRequest) -> Result<(), String> {
+        let opener =
+            self.portals.get().ok_or("it captures nothing; ask a 'weftline up' that is up")?;
+        opener(request)
     }
 }
 

@@ -1,14 +1,19 @@
-//! `weftline down`: ends `weftline up`, and waits until the machine's network is as before.
+//! `weftline down`: ends `weftline up`, waits until the machine's network is as before, and opens the kill
+//! switch, which outlives all else.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use weftline_net::KillSwitch;
 
 use super::{Files, check_rights};
 use crate::failure::Failure;
 use crate::instance::Instance;
 use crate::output;
 
+/// The unit that starts `up` again when it has failed.
+const UNIT: &str = "weftline-up";
 /// How long `up` may take to end.
 const PATIENCE: Duration = Duration::from_secs(15);
 
@@ -22,6 +27,10 @@ pub(crate) fn run() -> Result<(), Failure> {
     let holder = Instance::holder(&files.lock).map_err(wrong)?;
     let pid = holder.and_then(|number| Pid::from_raw(number.cast_signed()));
     let Some(pid) = pid else {
+        end_tries();
+        if KillSwitch::open()? {
+            return output::print("down: the kill switch is open; nothing was up\n");
+        }
         return Err(Failure::wrong_use("this machine is not up; 'weftline up' begins that"));
     };
     match kill_process(pid, Signal::TERM) {
@@ -39,5 +48,24 @@ pub(crate) fn run() -> Result<(), Failure> {
         }
         std::thread::sleep(Duration::from_millis(20));
     }
+    end_tries();
+    KillSwitch::open()?;
     output::print("down: this machine's connections go their usual ways\n")
+}
+
+/// Has systemd stop its unit if that is about to start `up` again, which would close the kill switch anew, or
+/// capture again.
+fn end_tries() {
+    let systemctl = |what: &str| Command::new("systemctl").args([what, UNIT]).output();
+    // Where there is no systemd, nothing starts it.
+    let Ok(state) = systemctl("is-active") else { return };
+    if state.stdout.trim_ascii() != b"activating" {
+        return;
+    }
+    let why = match systemctl("stop") {
+        Ok(output) if output.status.success() => return,
+        Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        Err(error) => error.to_string(),
+    };
+    eprintln!("weftline: {UNIT} starts 'up' again ({why}); 'systemctl stop {UNIT}' ends that");
 }

@@ -4,8 +4,6 @@
 //! where a network lets no UDP through, nothing is taken that could not be carried.
 
 use std::net::IpAddr;
-use std::path::Path;
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,16 +13,14 @@ use weftline::{Client, InternetOffer, LaneControl, LaneGrant};
 use weftline_net::{Capture, DEVICE};
 use weftline_tunnel::bond::{BondClient, BondStatus, LaneLink, LaneSecret, LaneSession};
 
+use super::resolved;
+
 /// How long packets are still taken when no lane is up: links that come and go have none meanwhile.
 const WITHOUT_LANES: Duration = Duration::from_secs(10);
 /// After so long without a lane another session is agreed on: the server may have given this one up.
 const AGREED_ANEW: Duration = Duration::from_secs(30);
 /// How long the start waits for the first lane.
 const FIRST_LANE: Duration = Duration::from_secs(3);
-/// Where systemd-resolved keeps its files while it runs.
-const RESOLVED: &str = "/run/systemd/resolve";
-/// Whom it is told to ask: the server answers questions to any address.
-const RESOLVER: &str = "10.87.0.1";
 /// The wait before the server is asked again, at first and at most.
 const RETRY: Duration = Duration::from_secs(1);
 const MOST_RETRY: Duration = Duration::from_secs(30);
@@ -37,6 +33,7 @@ pub(super) struct Lanes {
     bond: Arc<BondClient>,
     /// Whether packets go there.
     is_wide: watch::Receiver<bool>,
+    lanes_up: watch::Receiver<usize>,
     changed: Arc<Notify>,
     task: JoinHandle<()>,
 }
@@ -66,7 +63,7 @@ impl Lanes {
         granted: Granted,
         capture: &Arc<Capture>,
         links: Vec<LaneLink>,
-        dns: bool,
+        Manner { dns, is_strict, suspended }: Manner,
     ) -> Option<Self> {
         let (up, lanes_up) = watch::channel(0);
         let bond = BondClient::start(capture.device(), DEVICE, move |n| _ = up.send_replace(n));
@@ -87,23 +84,41 @@ impl Lanes {
             changed: Arc::clone(&changed),
             lanes_up: lanes_up.clone(),
         };
-        let scope = ScopeKeeper { capture: Arc::downgrade(capture), widened, dns };
+        let capture = Arc::downgrade(capture);
+        let scope = ScopeKeeper { capture, widened, dns, is_strict, suspended };
+        let lanes = lanes_up.clone();
         let task = tokio::spawn(async move {
             tokio::join!(keeper.keep(granted), scope.keep(lanes_up));
         });
-        let first = tokio::time::timeout(FIRST_LANE, is_wide.wait_for(|wide| *wide)).await.is_ok();
-        if !first {
+        let mut first = lanes.clone();
+        let first = async {
+            let _ = first.wait_for(|n| *n > 0).await;
+            let _ = is_wide.wait_for(|wide| *wide).await;
+        };
+        let first = tokio::time::timeout(FIRST_LANE, first).await.is_ok();
+        if first {
+        } else if is_strict {
+            tracing::warn!(
+                "no answer by UDP from the server yet: until then UDP, DNS and ICMP go nowhere; if none \
+                 comes, a firewall may be in the way, there or here"
+            );
+        } else {
             tracing::warn!(
                 "no answer by UDP from the server yet: until then UDP, DNS and ICMP go past it; if none \
                  comes, a firewall may be in the way, there or here"
             );
         }
-        Some(Self { bond, is_wide, changed, task })
+        Some(Self { bond, is_wide, lanes_up: lanes, changed, task })
     }
 
     /// Whether packets that are no TCP go to the server.
     pub(super) fn is_up(&self) -> bool {
         *self.is_wide.borrow()
+    }
+
+    /// How many lanes are up, as it changes.
+    pub(super) fn up(&self) -> watch::Receiver<usize> {
+        self.lanes_up.clone()
     }
 
     /// Whether they do, as it changes.
@@ -136,17 +151,38 @@ impl Drop for Lanes {
     }
 }
 
+/// How lanes are used.
+pub(super) struct Manner {
+    /// Whether questions to DNS go there.
+    pub(super) dns: bool,
+    /// Whether nothing goes past the server in any case.
+    pub(super) is_strict: bool,
+    /// Whether nothing is captured, as the server is away.
+    pub(super) suspended: watch::Receiver<bool>,
+}
+
 /// Has all packets captured while lanes are up.
 struct ScopeKeeper {
     capture: std::sync::Weak<Capture>,
     widened: watch::Sender<bool>,
     dns: bool,
+    is_strict: bool,
+    suspended: watch::Receiver<bool>,
 }
 
 impl ScopeKeeper {
-    async fn keep(self, mut lanes_up: watch::Receiver<usize>) {
+    async fn keep(mut self, mut lanes_up: watch::Receiver<usize>) {
         loop {
-            if lanes_up.wait_for(|n| *n > 0).await.is_err() || self.widen().await.is_none() {
+            // In strict mode nothing goes past the server, whether it can be carried or not.
+            if !self.is_strict && lanes_up.wait_for(|n| *n > 0).await.is_err() {
+                return;
+            }
+            // Where all is suspended nothing of it is captured yet.
+            let _ = self.suspended.wait_for(|is_suspended| !is_suspended).await;
+            if self.widen().await.is_none() {
+                return;
+            }
+            if lanes_up.wait_for(|n| *n > 0).await.is_err() {
                 return;
             }
             loop {
@@ -154,6 +190,13 @@ impl ScopeKeeper {
                     return;
                 }
                 tracing::warn!("no link carries UDP to the server now");
+                if self.is_strict {
+                    if lanes_up.wait_for(|n| *n > 0).await.is_err() {
+                        return;
+                    }
+                    tracing::info!("UDP reaches the server again");
+                    continue;
+                }
                 let back = tokio::time::timeout(WITHOUT_LANES, lanes_up.wait_for(|n| *n > 0)).await;
                 match back {
                     Ok(Ok(_)) => tracing::info!("UDP reaches the server again"),
@@ -184,7 +227,7 @@ impl ScopeKeeper {
         }
         tracing::info!("UDP, ICMP and all else go to the server, too");
         if self.dns {
-            let _ = tokio::task::spawn_blocking(tell_resolved).await;
+            let _ = tokio::task::spawn_blocking(resolved::tell).await;
         }
         self.widened.send_replace(true);
         Some(())
@@ -207,35 +250,11 @@ impl ScopeKeeper {
              be in the way"
         );
         if self.dns {
-            let _ = tokio::task::spawn_blocking(|| resolvectl(&["revert", DEVICE])).await;
+            let _ = tokio::task::spawn_blocking(resolved::revert).await;
         }
         self.widened.send_replace(false);
         Some(())
     }
-}
-
-/// Has systemd-resolved, where it runs, ask through the device: else it asks by links. What it is told
-/// goes with the device.
-fn tell_resolved() {
-    let _ = resolvectl(&["dns", DEVICE, RESOLVER])
-        && resolvectl(&["domain", DEVICE, "~."])
-        && resolvectl(&["default-route", DEVICE, "yes"]);
-}
-
-/// Tells systemd-resolved, where it runs; whether it took it.
-fn resolvectl(args: &[&str]) -> bool {
-    if !Path::new(RESOLVED).exists() {
-        return false;
-    }
-    let mut command = Command::new("resolvectl");
-    let done = command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).output();
-    let why = match done {
-        Ok(output) if output.status.success() => return true,
-        Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
-        Err(error) => error.to_string(),
-    };
-    tracing::warn!("systemd-resolved asks past the server: resolvectl {}: {why}", args.join(" "));
-    false
 }
 
 /// Keeps a session with the server.

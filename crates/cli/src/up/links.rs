@@ -1,10 +1,10 @@
 //! Which links there are: every interface with a default route that is no tunnel, as they come.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 use weftline::{Bind, ClientBuilder, PathConfig};
-use weftline_net::{DEVICE, Journal, Link, Route, Routes};
+use weftline_net::{DEVICE, Journal, Link, MARK, Route, Routes};
 use weftline_tunnel::Via;
 use weftline_tunnel::bond::LaneLink;
 
@@ -59,6 +59,19 @@ impl Links {
     pub(super) fn names(&self) -> Vec<String> {
         let named = self.named.iter().map(|path| path.name.clone());
         named.chain(self.found.iter().cloned()).collect()
+    }
+
+    /// The interfaces that were named, and addresses that were, each of which is of one.
+    pub(super) fn interfaces(&self) -> (Vec<String>, Vec<IpAddr>) {
+        let (mut names, mut addresses) = (Vec::new(), Vec::new());
+        for path in &self.named {
+            match &path.bind {
+                Bind::Interface(name) => names.push(name.clone()),
+                Bind::Address(address) => addresses.push(*address),
+                Bind::Any => {}
+            }
+        }
+        (names, addresses)
     }
 
     /// Looks again. An interface that has lost its default route stays as long as it is there: the
@@ -132,7 +145,7 @@ pub(super) fn lanes(pairs: &[Pair]) -> Vec<LaneLink> {
             Bind::Interface(name) => Via::Interface(name.clone()),
         };
         let (name, role) = (path.name.clone(), path.policy.role);
-        Some(LaneLink { name, via, server: *server, role })
+        Some(LaneLink { name, via, server: *server, role, mark: Some(MARK) })
     };
     pairs.iter().filter_map(lane).collect()
 }
@@ -176,6 +189,8 @@ mod tests {
             kind: kind.to_owned(),
             up: true,
             loopback: false,
+            ethernet: true,
+            master: None,
         };
         assert!(is_way_out(&link("wlan0", "")) && is_way_out(&link("eth0", "veth")));
         for (name, kind) in

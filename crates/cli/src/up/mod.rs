@@ -5,14 +5,20 @@
 //! itself, by the kernel, by the janitor, or by the next start.
 
 mod down;
+mod invited;
 mod lanes;
 mod links;
+mod listeners;
+mod portal;
+mod presence;
 mod refusals;
+mod resolved;
 mod saved;
+mod strict;
 
 use std::collections::BTreeSet;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,16 +26,12 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use rustix::process::geteuid;
-use socket2::{Domain, Socket, Type};
 use tokio::sync::watch;
-use weftline::refusal::{EXPIRED, TOKEN};
-use weftline::{
-    Client, ClientBuilder, ClientSecurity, ClientTls, Error, Forwarder, InternetOffer,
-    LocalService, Token, Trust,
-};
+use tokio::task::JoinHandle;
+use weftline::{Client, ClientBuilder, Forwarder, InternetOffer, LocalService};
 use weftline_net::{
-    Capture, CaptureConfig, DEVICE, Exception, FIRST_CLIENT, Ipv6, Journal, NetError, Watch,
-    remove_leftovers,
+    Capture, CaptureConfig, DEVICE, Exception, FIRST_CLIENT, Ipv6, Journal, KillSwitch, NetError,
+    Route, Watch, remove_leftovers,
 };
 use weftline_tunnel::bond::LaneLink;
 
@@ -43,19 +45,23 @@ use crate::ops::control::Control;
 use crate::ops::log::{self, Format};
 use crate::ops::{Daemon, DashboardPlace, Doors, Life, Wanted};
 use crate::{output, secrets};
-use lanes::Lanes;
+use invited::{basis, explain};
+use lanes::{Lanes, Manner};
 use links::Links;
+use listeners::{listeners, port};
+use portal::Portals;
+use presence::Watcher;
 use refusals::Refusals;
 use saved::Saved;
+use strict::Strict;
 
 pub(crate) use down::run as down;
+pub(crate) use portal::{PortalArgs, run as portal};
 
 /// Connections kept ready: a program that opens several at once need not wait.
 const READY: usize = 4;
 /// The least time between two looks at the links, for machines whose routes change all the time.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Captured connections that wait to be accepted.
-const BACKLOG: i32 = 1024;
 /// How long a predecessor that has been killed may take to be cleared away.
 const PREDECESSOR: Duration = Duration::from_secs(5);
 
@@ -72,6 +78,17 @@ pub(crate) struct UpArgs {
     /// may be given several times, besides `except` in up.toml
     #[arg(long, value_name = "WHAT")]
     except: Vec<String>,
+    /// Close the kill switch: nothing else leaves by the links until `weftline down`, also when this
+    /// is killed; always, with `strict = true` in up.toml
+    #[arg(long)]
+    strict: bool,
+    /// With --strict, reach the private networks of the links all the same, such as a printer
+    #[arg(long, hide_short_help = true)]
+    lan: bool,
+    /// Close the kill switch if up.toml says `strict = true`, and end: for weftline-strict.service,
+    /// before there is a network
+    #[arg(long, hide_short_help = true, conflicts_with_all = ["invite", "strict"])]
+    close_only: bool,
     /// Where the invite is kept [default: /etc/weftline]
     #[arg(long, value_name = "DIR", hide_short_help = true)]
     state_dir: Option<PathBuf>,
@@ -143,6 +160,39 @@ struct Wish {
     exceptions: Vec<Exception>,
     /// Whether questions to DNS go to the server, too.
     dns: bool,
+    /// Whether the kill switch is closed, and whether private networks of links are reached then.
+    strict: bool,
+    lan: bool,
+}
+
+impl Wish {
+    /// Closes the kill switch, if it is to be and is not `closed` by now: whoever has closed it has said until
+    /// when.
+    ///
+    /// # Errors
+    /// When it cannot be closed, or something is to go directly all the same.
+    fn close(&self, args: &UpArgs, closed: Option<Strict>) -> Result<Option<Strict>, Failure> {
+        if !self.strict && closed.is_none() {
+            return match self.lan {
+                true => Err(Failure::wrong_use("--lan is for --strict, which is not given")),
+                false => Ok(None),
+            };
+        }
+        if !self.dns {
+            return Err(Failure::wrong_use(
+                "with --strict questions to DNS reach the server alone: remove dns = \"system\" in \
+                 up.toml, or strict",
+            ));
+        }
+        if !self.exceptions.is_empty() {
+            return Err(Failure::wrong_use(
+                "nothing goes directly with --strict: remove the exceptions (--except, and except in \
+                 up.toml), or strict",
+            ));
+        }
+        let links = Links::new(&args.path, self.invite.addresses.clone())?;
+        closed.map_or_else(|| Strict::close(self.lan, links.interfaces()), Ok).map(Some)
+    }
 }
 
 impl UpArgs {
@@ -161,7 +211,8 @@ impl UpArgs {
         let saved = Saved { invite: given.or(saved.invite), ..saved };
         let invite = saved.invite(&kept)?.parse().map_err(Failure::wrong_use)?;
         let dns = saved.dns != Some(saved::Dns::System);
-        Ok(Wish { invite, is_new, kept, exceptions, dns })
+        let (strict, lan) = (saved.strict || self.strict, saved.lan || self.lan);
+        Ok(Wish { invite, is_new, kept, exceptions, dns, strict, lan })
     }
 
     /// # Errors
@@ -223,25 +274,49 @@ impl UpArgs {
 /// Captures until a signal comes.
 pub(crate) fn run(args: &UpArgs) -> Result<(), Failure> {
     check_rights("weftline up")?;
-    let doors = args.doors()?;
-    let Wish { invite, is_new, kept, exceptions, dns } = args.wish()?;
-    log::start(args.log_format, args.log_level.as_deref())?;
-    secrets::raise_file_limit();
+    let logged = log::start(args.log_format, args.log_level.as_deref());
     let files = Files::find()?;
+    if args.close_only {
+        let is_closed = Strict::close_first(args)?.is_some();
+        let how =
+            if is_closed { "is closed" } else { "is open: up.toml does not say strict = true" };
+        return output::print(&format!("up: the kill switch {how}\n"));
+    }
     let instance = claim(&files.lock)?;
+    let closed = Strict::close_first(args)?;
+    let result = logged.and_then(|()| go(args, closed, &files, &instance));
+    if KillSwitch::is_wanted().unwrap_or(false) {
+        tracing::warn!(
+            "the kill switch stays closed: nothing leaves until 'weftline down' or 'weftline up'"
+        );
+    }
+    result
+}
+
+/// The same, with the kill switch `closed` if it is to be by what is known yet.
+fn go(
+    args: &UpArgs,
+    closed: Option<Strict>,
+    files: &Files,
+    instance: &Instance,
+) -> Result<(), Failure> {
+    let doors = args.doors()?;
+    let wish = args.wish()?;
+    secrets::raise_file_limit();
+    let strict = wish.close(args, closed)?;
     // Before anything is opened that must go with this process.
-    let _janitor = lifeline::start(&instance, &files.journal, lifeline::Left::RulesAndSysctls)?;
+    let _janitor = lifeline::start(instance, &files.journal, lifeline::Left::RulesAndSysctls)?;
     let runtime = runtime()?;
     let result = runtime.block_on(async {
         let life = Life::start(Daemon::Up, Some("0s"))?;
         let open = Doors::open(&life, doors).await?;
         output::print(&open.greeting)?;
         let started = tokio::select! {
-            started = Up::start(args, &invite, (exceptions, dns), &files) => started?,
+            started = Up::start(args, &wish, strict, files) => started?,
             () = life.stopping() => return Ok(()),
         };
-        if is_new {
-            saved::keep(&kept, &invite.to_string())?;
+        if wish.is_new {
+            saved::keep(&wish.kept, &wish.invite.to_string())?;
         }
         started.show_scope(&life);
         life.set_lanes(started.lanes.as_ref().map(Lanes::watcher));
@@ -290,30 +365,18 @@ fn carries(is_wide: bool) -> &'static str {
     if is_wide { "all TCP, UDP and ICMP" } else { "all TCP" }
 }
 
-/// All that runs while the machine is up.
-struct Up {
+/// A server that answers, and what leads there.
+struct Reached {
     client: Client,
     basis: ClientBuilder,
     links: Links,
-    journal: PathBuf,
-    forwarder: Forwarder,
-    capture: Arc<Capture>,
-    lanes: Option<Lanes>,
-    watch: Watch,
-    server: String,
-    /// Whether the server carries IPv6, too.
-    ipv6: bool,
+    lane_links: Vec<LaneLink>,
+    offer: InternetOffer,
 }
 
-impl Up {
-    async fn start(
-        args: &UpArgs,
-        invite: &Invite,
-        (exceptions, dns): (Vec<Exception>, bool),
-        files: &Files,
-    ) -> Result<Self, Failure> {
-        let watch = Watch::start()?;
-        clear(&files.journal)?;
+impl Reached {
+    /// Asks the server over all links what it offers.
+    async fn server(args: &UpArgs, invite: &Invite, files: &Files) -> Result<Self, Failure> {
         let mut links = Links::new(&args.path, invite.addresses.clone())?.provided()?;
         let basis = basis(invite)?;
         let found = links.look()?;
@@ -327,45 +390,148 @@ impl Up {
         let client = links::with(&basis, found).build()?;
         let asked = await_answer(&names.join(", "), InternetOffer::ask(&client)).await;
         let offer = asked.map_err(|error| explain(error, invite))?;
+        Ok(Self { client, basis, links, lane_links, offer })
+    }
+}
+
+/// Captures TCP and takes it to the server, for the client of this number; whether IPv6, too.
+async fn capture(
+    client: &Client,
+    offer: InternetOffer,
+    (wish, number): (&Wish, u16),
+    files: &Files,
+) -> Result<(Forwarder, Arc<Capture>, bool), Failure> {
+    let (v4, v6) = listeners(offer.ipv6)?;
+    let config = CaptureConfig {
+        port_v4: port(&v4)?,
+        ipv6: v6.as_ref().map_or(Ok(Ipv6::Refused), |one| port(one).map(Ipv6::Redirect))?,
+        exceptions: wish.exceptions.clone(),
+        client: number,
+        journal: files.journal.clone(),
+    };
+    let ipv6 = v6.is_some();
+    let listeners = [Some(v4), v6].into_iter().flatten().collect();
+    let forwarder = Forwarder::captured(client.clone(), listeners, READY).await?;
+    let capture = Arc::new(Capture::start(&config)?);
+    let refusing = Arc::downgrade(&capture);
+    let refusals = Refusals::start(move |target| {
+        refusing.upgrade().map_or(Ok(()), |capture| capture.refuse(target))
+    })?;
+    let forwarder = forwarder.on_unreachable(move |target| refusals.ask(target));
+    Ok((forwarder, capture, ipv6))
+}
+
+/// All that runs while the machine is up.
+struct Up {
+    client: Client,
+    basis: ClientBuilder,
+    links: Links,
+    journal: PathBuf,
+    forwarder: Forwarder,
+    capture: Arc<Capture>,
+    lanes: Option<Lanes>,
+    /// What is left of all else, if the kill switch is closed.
+    strict: Option<Strict>,
+    /// Whether nothing is captured, as the server is away; and what finds out.
+    suspended: watch::Receiver<bool>,
+    presence: Option<JoinHandle<()>>,
+    /// The default routes of links, which it asks for.
+    ways: watch::Sender<Vec<Route>>,
+    portals: Portals,
+    watch: Watch,
+    server: String,
+    /// Whether the server carries IPv6, too.
+    ipv6: bool,
+}
+
+impl Up {
+    async fn start(
+        args: &UpArgs,
+        wish: &Wish,
+        strict: Option<Strict>,
+        files: &Files,
+    ) -> Result<Self, Failure> {
+        let watch = Watch::start()?;
+        clear(&files.journal)?;
+        let reached = Reached::server(args, &wish.invite, files).await?;
+        let Reached { client, basis, links, lane_links, offer } = reached;
         let granted = lanes::ask(&client, offer).await;
-        let (v4, v6) = listeners(offer.ipv6)?;
-        let config = CaptureConfig {
-            port_v4: port(&v4)?,
-            ipv6: v6.as_ref().map_or(Ok(Ipv6::Refused), |one| port(one).map(Ipv6::Redirect))?,
-            exceptions,
-            client: granted.as_ref().map_or(FIRST_CLIENT, |(_, grant)| grant.client),
-            journal: files.journal.clone(),
-        };
-        let ipv6 = v6.is_some();
-        let listeners = [Some(v4), v6].into_iter().flatten().collect();
-        let forwarder = Forwarder::captured(client.clone(), listeners, READY).await?;
-        let capture = Arc::new(Capture::start(&config)?);
-        let refusing = Arc::downgrade(&capture);
-        let refusals = Refusals::start(move |target| {
-            refusing.upgrade().map_or(Ok(()), |capture| capture.refuse(target))
-        })?;
-        let forwarder = forwarder.on_unreachable(move |target| refusals.ask(target));
+        let number = granted.as_ref().map_or(FIRST_CLIENT, |(_, grant)| grant.client);
+        let (forwarder, capture, ipv6) = capture(&client, offer, (wish, number), files).await?;
+        let (tell, suspended) = watch::channel(false);
         let lanes = match granted {
-            Some(granted) => Lanes::start(&client, granted, &capture, lane_links, dns).await,
+            Some(granted) => {
+                let suspended = suspended.clone();
+                let how = Manner { dns: wish.dns, is_strict: strict.is_some(), suspended };
+                Lanes::start(&client, granted, &capture, lane_links, how).await
+            }
             None => None,
         };
+        if lanes.is_none() && strict.is_some() {
+            tracing::warn!("UDP, DNS and ICMP go nowhere, as the kill switch is closed");
+        }
+        let (ways, seen_ways) = watch::channel(presence::ways());
+        let watcher = Watcher {
+            client: client.clone(),
+            capture: Arc::downgrade(&capture),
+            lanes_up: lanes.as_ref().map(Lanes::up),
+            ways: seen_ways,
+            suspended: tell,
+        };
+        // With the kill switch closed nothing is to go directly, whatever the server does.
+        let presence = strict.is_none().then(|| tokio::spawn(watcher.watch()));
         let journal = files.journal.clone();
-        let server = invite.addresses.first().map(ToString::to_string).unwrap_or_default();
-        Ok(Self { client, basis, links, journal, forwarder, capture, lanes, watch, server, ipv6 })
+        let server = wish.invite.addresses.first().map(ToString::to_string).unwrap_or_default();
+        let scope = lanes.as_ref().filter(|_| wish.dns).map(Lanes::scope);
+        let portals = Portals::new(scope.unwrap_or_else(|| watch::channel(false).1));
+        Ok(Self {
+            client,
+            basis,
+            links,
+            journal,
+            forwarder,
+            capture,
+            lanes,
+            strict,
+            suspended,
+            presence,
+            ways,
+            portals,
+            watch,
+            server,
+            ipv6,
+        })
     }
 
     /// Has shown what goes to the server, now and when that changes.
     fn show_scope(&self, life: &Arc<Life>) {
-        let show = |life: &Life, carried: &str| {
-            life.set_listening(vec![format!("{DEVICE}: {carried} of this machine")]);
+        let is_strict = self.strict.is_some();
+        let show = move |life: &Life, is_wide: bool, is_suspended: bool| {
+            let what = if is_suspended {
+                "nothing, as the server does not answer: all goes directly".to_owned()
+            } else {
+                format!("{} of this machine", carries(is_wide))
+            };
+            let strict = is_strict.then(|| "kill switch: closed".to_owned());
+            life.set_listening([format!("{DEVICE}: {what}")].into_iter().chain(strict).collect());
         };
-        show(life, self.carries());
-        let Some(mut scope) = self.lanes.as_ref().map(Lanes::scope) else { return };
-        let life = Arc::clone(life);
+        // Without lanes it never changes.
+        let (never, narrow) = watch::channel(false);
+        let mut scope = self.lanes.as_ref().map_or(narrow, Lanes::scope);
+        let (mut suspended, life) = (self.suspended.clone(), Arc::clone(life));
+        show(&life, *scope.borrow(), *suspended.borrow());
         tokio::spawn(async move {
-            while scope.changed().await.is_ok() {
-                let is_wide = *scope.borrow_and_update();
-                show(&life, carries(is_wide));
+            let _never = never;
+            loop {
+                let changed = tokio::select! {
+                    changed = scope.changed() => changed,
+                    changed = changed_or_never(&mut suspended) => changed,
+                };
+                if changed.is_err() {
+                    return;
+                }
+                let (is_wide, is_suspended) = (*scope.borrow(), *suspended.borrow());
+                show(&life, is_wide, is_suspended);
             }
         });
     }
@@ -393,17 +559,36 @@ impl Up {
     /// When it cannot go on as the machine's network is now.
     async fn run(self, life: &Life) -> Result<(), Failure> {
         let Self { client, basis, mut links, journal, forwarder, capture, lanes, watch, .. } = self;
+        let (mut strict, presence, portals) = (self.strict, self.presence, self.portals);
+        let ways = self.ways;
+        let opener = portals.clone();
+        // It may wait for systemd-resolved, which nothing else is to.
+        let open = move |request: &_| tokio::task::block_in_place(|| opener.follow(request));
+        life.set_portals(Box::new(open));
         let (stop, mut stopped) = watch::channel(false);
         let stopping = async move {
             let _ = stopped.wait_for(|stop| *stop).await;
         };
         let running = tokio::spawn(forwarder.run(stopping, async {}));
         let following = async {
+            let mut is_watched = true;
             loop {
-                if let Err(error) = watch.changed().await {
-                    tracing::warn!("links are not followed any more: {error}");
-                    std::future::pending::<()>().await;
+                let look = strict.as_ref().map(|_| strict::LOOK);
+                let look = async { tokio::time::sleep(look.unwrap_or(Duration::MAX)).await };
+                tokio::select! {
+                    changed = watch.changed(), if is_watched => if let Err(error) = changed {
+                        tracing::warn!("links are not followed any more: {error}");
+                        // The kill switch is looked after all the same.
+                        is_watched = false;
+                        continue;
+                    },
+                    () = look => {
+                        strict.iter_mut().for_each(Strict::keep);
+                        continue;
+                    }
                 }
+                strict.iter_mut().for_each(Strict::keep);
+                ways.send_if_modified(|ways| changes(ways, &presence::ways()));
                 if let Err(error) = keep(&capture) {
                     return error;
                 }
@@ -416,8 +601,10 @@ impl Up {
             () = life.stopping() => Ok(()),
         };
         // Who keeps them would set rules again.
+        presence.iter().for_each(JoinHandle::abort);
         lanes.iter().for_each(Lanes::stop_keeping);
         capture.release();
+        tokio::task::block_in_place(|| portals.end());
         stop.send_replace(true);
         let _ = running.await;
         drop(lanes);
@@ -426,6 +613,21 @@ impl Up {
             tracing::error!("{}: {error}", journal.display());
         }
         ended
+    }
+}
+
+/// Sets what is known to what is seen; whether that is another.
+fn changes<T: Clone + PartialEq>(known: &mut T, seen: &T) -> bool {
+    let is_another = known != seen;
+    known.clone_from(seen);
+    is_another
+}
+
+/// Waits for a change; of one that nobody makes any more, for ever.
+async fn changed_or_never(what: &mut watch::Receiver<bool>) -> Result<(), watch::error::RecvError> {
+    match what.changed().await {
+        Ok(()) => Ok(()),
+        Err(_) => std::future::pending().await,
     }
 }
 
@@ -485,59 +687,4 @@ fn clear(journal: &Path) -> Result<(), Failure> {
     }
     Journal::undo(journal)
         .map_err(|error| Failure::failed(format!("{}: {error}", journal.display())))
-}
-
-/// The client but for its links.
-fn basis(invite: &Invite) -> Result<ClientBuilder, Failure> {
-    let trust = Trust::Pinned(invite.fingerprint);
-    let security = ClientSecurity::Tls(ClientTls::new(&trust, None)?);
-    Ok(Client::builder().security(security).token(Token::named(&invite.name, &invite.secret)?))
-}
-
-/// Where the kernel redirects connections to, of each family: nobody else can reach that.
-fn listeners(ipv6: bool) -> Result<(TcpListener, Option<TcpListener>), Failure> {
-    let v4 = listen(Ipv4Addr::LOCALHOST.into())
-        .map_err(|error| Failure::failed(format!("cannot listen on 127.0.0.1: {error}")))?;
-    let v6 = ipv6.then(|| listen(Ipv6Addr::LOCALHOST.into())).transpose();
-    let v6 = v6.inspect_err(|error| tracing::info!("this machine has no IPv6: {error}"));
-    Ok((v4, v6.ok().flatten()))
-}
-
-fn listen(loopback: IpAddr) -> io::Result<TcpListener> {
-    let address = SocketAddr::new(loopback, 0);
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
-    if loopback.is_ipv6() {
-        // Loopback may get its address later.
-        socket.set_freebind_v6(true)?;
-    }
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    Ok(socket.into())
-}
-
-fn port(listener: &TcpListener) -> Result<u16, Failure> {
-    Ok(listener.local_addr()?.port())
-}
-
-/// What the server's refusal means to the one who was invited.
-fn explain(error: Error, invite: &Invite) -> Failure {
-    let name = &invite.name;
-    match error {
-        Error::Refused { peer, code: TOKEN, .. } => Failure::failed(format!(
-            "the server {peer} does not let '{name}' in: the invite has been revoked or replaced; \
-             make a new one there with 'weftline invite {name}'"
-        )),
-        Error::Refused { peer, code: EXPIRED, .. } => Failure::failed(format!(
-            "the server {peer} does not let '{name}' in any more: the invite has expired; ask for a \
-             new one, which 'weftline invite {name} --expires 7d' makes there"
-        )),
-        Error::WrongFingerprint { peer, .. } => Failure::failed(format!(
-            "{peer} is not the server that has made this invite, or has lost its state directory; \
-             make a new invite there with 'weftline invite {name}'"
-        )),
-        Error::Unreachable { .. } => Failure::failed(format!(
-            "{error}; check that 'weftline serve --internet' runs there and that its port is open"
-        )),
-        error => error.into(),
-    }
 }

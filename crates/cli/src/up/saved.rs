@@ -27,6 +27,12 @@ pub(super) struct Saved {
     /// Exceptions, as `--except` has them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) except: Vec<String>,
+    /// Whether the kill switch is closed, as `--strict` has it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) strict: bool,
+    /// Whether private networks of links are reached then, as `--lan` has it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) lan: bool,
 }
 
 /// Who answers questions to DNS.
@@ -55,6 +61,23 @@ pub(super) fn read(file: &Path) -> Result<Saved, Failure> {
     }
     secrets::warn_if_others_can_read(file);
     config::read(file)
+}
+
+/// Whether the file says that the kill switch is to be closed, and whether private networks of links are reached
+/// then. It is asked before anything else, and whatever else is wrong in the file: of one that cannot be read as a
+/// whole each line is looked at by itself, and what is not `false` counts as `true`.
+pub(super) fn strict(file: &Path) -> (bool, bool) {
+    let text = config::read_text(file, MAX_FILE).unwrap_or_default();
+    let table: Option<toml::Table> = toml::from_str(&text).ok();
+    let says = |key: &str| match &table {
+        Some(table) => table.get(key).is_some_and(|value| value.as_bool() != Some(false)),
+        None => text.lines().any(|line| {
+            let line = line.split('#').next().unwrap_or_default();
+            let pair = line.split_once('=').filter(|(name, _)| name.trim() == key);
+            pair.is_some_and(|(_, value)| value.trim() != "false")
+        }),
+    };
+    (says("strict"), says("lan"))
 }
 
 impl Saved {
@@ -123,6 +146,16 @@ mod tests {
             std::fs::read_to_string(&file).unwrap(),
             "invite = \"weftline:two\"\n# mine\nexcept = [\n  \"port:22\", # ssh\n]\n"
         );
+        assert_eq!(strict(&file), (false, false));
+        let with = |text: &str| {
+            std::fs::write(&file, text).unwrap();
+            strict(&file)
+        };
+        assert_eq!(with("strict = false\nlan = true\n"), (false, true));
+        assert_eq!(with("strict = true # always\nexcept = 7\n"), (true, false));
+        assert_eq!(with("strict = true\nexcept = [\nlan = false # no"), (true, false));
+        assert_eq!(with("# strict = true\nexcept = [\nstricter = true"), (false, false));
+        assert_eq!(with("strict = ture\n"), (true, false), "it is not opened by an error");
         // An invite of several lines.
         std::fs::write(&file, "except = [\"uid:7\"]\ninvite = \"\"\"\\\n  x\"\"\"\n").unwrap();
         keep(&file, "weftline:three").unwrap();

@@ -13,7 +13,7 @@ use rustix::net::sockopt;
 use weftline_lab::netns::Netns;
 
 use crate::common::{Daemon, PATIENCE, weftline};
-use crate::network::{FAR_V4, Network, PRIVATE, SERVER, SITE_V6, ip, text};
+use crate::network::{FAR_V4, Network, PRIVATE, SERVER, SITE_V6, ip, join, text};
 use crate::sniffer::{Classes, Sniffer};
 
 /// How long the answers of a program's talk are waited for.
@@ -381,6 +381,11 @@ const QUERY: &[u8] =
 
 /// A resolver of the server's machine, which answers with what it was asked.
 fn resolver(ns: &Netns) -> Arc<AtomicU64> {
+    long_resolver(ns, 0)
+}
+
+/// The same with answers of so many bytes at least.
+fn long_resolver(ns: &Netns, least: usize) -> Arc<AtomicU64> {
     let socket = ns.run(|| UdpSocket::bind("127.0.0.1:53")).unwrap();
     let asked = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&asked);
@@ -389,7 +394,7 @@ fn resolver(ns: &Netns) -> Arc<AtomicU64> {
         while let Ok((length, from)) = socket.recv_from(&mut buffer) {
             count.fetch_add(1, Ordering::SeqCst);
             buffer[2] |= 0x80;
-            let _ = socket.send_to(&buffer[..length], from);
+            let _ = socket.send_to(&buffer[..length.max(least)], from);
         }
     });
     asked
@@ -440,6 +445,27 @@ fn questions_to_dns_are_answered_by_the_server_s_resolver() {
         }
         thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// Both links carry less than the answer: it is not lost, but says that it is to be asked for by TCP.
+#[test]
+fn an_answer_to_dns_that_no_link_carries_says_so() {
+    let Some(net) = Network::set_up() else { return };
+    for link in ["wlan0", "wwan0"] {
+        ip(&net.server, &format!("link set {link} mtu 1400"));
+    }
+    let asked = long_resolver(&net.server, 1345);
+    let options = ["--listen", "0.0.0.0:0", "--control", "none"];
+    let (_server, invite) = serve_with_resolver(&net, &options);
+    let _up = up(&net, &invite);
+    carry(&net, [NARROW, NARROW]);
+    for to in ["192.0.2.53:53", "[2001:db8:77::53]:53"] {
+        let answer = ask(&net, to.parse().unwrap(), QUERY);
+        // The one question, and the bit that says that the rest was cut off.
+        assert_eq!((answer.len(), answer[2] & 0x82), (QUERY.len(), 0x82), "{to}");
+        assert_eq!((&answer[..2], &answer[12..]), (&QUERY[..2], &QUERY[12..]));
+    }
+    assert!(asked.load(Ordering::SeqCst) >= 2);
 }
 
 #[test]
@@ -549,6 +575,50 @@ fn a_server_that_is_killed_leaves_nothing_behind_and_is_followed_by_another() {
     server.signal("-TERM");
     assert_eq!(server.end().0, Some(0));
     Network::restored_of(&net.server, &before);
+}
+
+/// As a modem's, or one that is joined again: no router by itself, and none now but for clients.
+#[test]
+fn a_link_of_the_server_that_comes_later_carries_answers_and_makes_it_no_router() {
+    let Some(net) = Network::set_up() else { return };
+    let off =
+        |name: &'static str| fs::write(format!("/proc/sys/net/ipv4/conf/{name}/forwarding"), "0");
+    let all = ["all", "default", "lo", "wlan0", "wwan0", "eth0"];
+    net.server.run(|| all.into_iter().try_for_each(off)).unwrap();
+    let (server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
+    let _up = up(&net, &invite);
+    let (later, beside) = (Netns::create().unwrap(), Netns::create().unwrap());
+    for (ns, link, address, own) in [
+        (&later, "eth5", "100.66.5.9", "100.66.5.1"),
+        (&beside, "eth6", "100.67.6.9", "100.67.6.1"),
+    ] {
+        ip(ns, "link set lo up");
+        join((ns, "eth0"), (&net.server, link));
+        ip(ns, &format!("addr add {address}/24 dev eth0"));
+        ip(&net.server, &format!("addr add {own}/24 dev {link}"));
+        ip(ns, &format!("route add default via {own} dev eth0"));
+    }
+    ip(&later, "addr add 9.9.9.9/32 dev lo");
+    ip(&net.server, "route add 9.9.9.9/32 via 100.66.5.9 dev eth5");
+    let far = Echo::start(&later, "9.9.9.9:7000");
+    assert_eq!(text(&ask(&net, far.address, b"who")), "100.66.5.1 who");
+    server.logs("carry answers to clients, too");
+    // From one of them to the other nothing goes.
+    let before = far.asked();
+    let socket = beside.run(|| UdpSocket::bind("0.0.0.0:0")).unwrap();
+    (0..10).for_each(|_| _ = socket.send_to(b"let me through", far.address).unwrap());
+    ask(&net, far.address, b"who");
+    socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    assert!(socket.recv_from(&mut [0; 64]).is_err(), "it is no router");
+    assert!(far.asked() > before);
+    let forwards = |link: &str| {
+        let sysctl = format!("/proc/sys/net/ipv4/conf/{link}/forwarding");
+        net.server.run(|| fs::read_to_string(sysctl)).unwrap().trim() == "1"
+    };
+    assert!(forwards("eth5"));
+    server.signal("-TERM");
+    assert_eq!(server.end().0, Some(0));
+    assert!(!forwards("eth5") && !forwards("eth0"));
 }
 
 /// A server that has lost which client has which number gives this one another, and other addresses with it.

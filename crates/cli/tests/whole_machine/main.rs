@@ -2,6 +2,7 @@
 //! that, each a network namespace of its own. It needs root.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
+mod away;
 mod capture;
 mod clients;
 #[path = "../common/mod.rs"]
@@ -14,6 +15,7 @@ mod network;
 mod site;
 mod sniffer;
 mod spread;
+mod strict;
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;

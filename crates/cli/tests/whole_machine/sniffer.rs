@@ -23,14 +23,18 @@ impl Sniffer {
     /// Begins to look. Packets of other interfaces than the links, which have other hardware addresses
     /// or none, do not count.
     pub(crate) fn start(net: &Network, server: SocketAddr) -> Self {
+        Self::on(net, server, &LINKS.map(|(name, ..)| name))
+    }
+
+    /// The same with links that have other names.
+    pub(crate) fn on(net: &Network, server: SocketAddr, names: &[&str]) -> Self {
         const ALL: u16 = 3;
         const END: &[u8] = b"the last packet of them all";
         let protocol = socket2::Protocol::from(i32::from(ALL.to_be()));
         let open = || Socket::new(Domain::PACKET, Type::RAW, Some(protocol));
         let mut socket = net.client.run(open).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
-        let links: Vec<[u8; 6]> =
-            LINKS.iter().map(|(name, ..)| hardware(&net.client, name)).collect();
+        let links: Vec<[u8; 6]> = names.iter().map(|name| hardware(&net.client, name)).collect();
         let seen = thread::spawn(move || {
             let (mut seen, mut frame) = (BTreeSet::new(), vec![0; 1 << 17]);
             loop {
@@ -54,7 +58,12 @@ impl Sniffer {
     /// All that went over the links to this moment.
     pub(crate) fn stop(self, net: &Network) -> BTreeSet<String> {
         // From an address of a link: what has none is captured.
-        let send = || UdpSocket::bind("10.64.3.9:0")?.send_to(self.end, (SERVER, 9));
+        let send = || {
+            let socket = UdpSocket::bind("10.64.3.9:0")?;
+            // A kill switch lets it pass.
+            socket2::SockRef::from(&socket).set_mark(weftline_net::MARK)?;
+            socket.send_to(self.end, (SERVER, 9))
+        };
         net.client.run(send).unwrap();
         self.seen.join().unwrap()
     }

@@ -18,6 +18,7 @@ use weftline_core::time::nanos;
 use weftline_core::{Bitrate, Instant};
 
 use super::cohort::{Coder, Cohort};
+use super::gone::Gone;
 use super::lags::{self, Way};
 use super::links::MAX_LAG;
 use super::pace::Pacer;
@@ -40,6 +41,10 @@ const REMINDED: u32 = 1 << 24;
 /// Without cut-through an interval is filled to that part of what links carried of late: what does
 /// not fit then is given away.
 const FILLED: (u128, u128) = (19, 20);
+
+/// Losses are not forgotten again before so long: twice what is forgotten at most, so that a link that comes
+/// and goes hides none.
+const FORGETS_AGAIN: Duration = Duration::from_secs(4);
 
 /// What a gateway did so far, in packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,8 +92,14 @@ pub struct Gateway {
     paces: Vec<Option<Pacer>>,
     /// How much later what goes over each link comes than over the first, and its rate.
     ways: Vec<Way>,
+    /// What was sent over them, and which are gone.
+    gone: Gone,
     /// What the device has reported.
     losses: Losses,
+    /// A link that is gone, and until when reports are of what went to it.
+    unheard: Option<(usize, Instant)>,
+    /// When losses were forgotten last.
+    forgotten: Option<Instant>,
     /// The label that each link has shown last.
     shown: Vec<Option<Label>>,
     /// The last cohort that was not empty.
@@ -157,7 +168,10 @@ impl Gateway {
             queue: config.queue.map(FqCodel::new),
             paces: vec![None; links],
             ways: vec![Way { lag: None, rate: None }; links],
+            gone: Gone::new(links, now),
             losses: Losses::default(),
+            unheard: None,
+            forgotten: None,
             shown: vec![None; links],
             last: None,
             sealed: Vec::new(),
@@ -290,8 +304,16 @@ impl Gateway {
     ///
     /// If there is no such link.
     pub fn set_rate(&mut self, link: usize, rate: Option<Bitrate>) {
-        if self.ways[link].rate != rate {
-            self.ways[link].rate = rate;
+        let before = std::mem::replace(&mut self.ways[link].rate, rate);
+        let stands = Some(Bitrate::ZERO);
+        if rate == stands && before != stands && self.config.forget_losses {
+            self.forget_losses(link);
+        }
+        self.gone.set(link, rate == stands, self.now);
+        if rate != stands && self.unheard.is_some_and(|(gone, _)| gone == link) {
+            self.unheard = None;
+        }
+        if before != rate {
             self.allow_longer();
         }
         match (&mut self.paces[link], rate) {
@@ -315,12 +337,25 @@ impl Gateway {
         self.allow_longer();
     }
 
-    /// Lets packets wait for as long as a far link calls for.
-    fn allow_longer(&mut self) {
-        let wanted = self.config.lag_allowance && self.config.cuts_through();
-        if let Some(queue) = self.queue.as_mut().filter(|_| wanted) {
-            queue.allow_longer(lags::allowance(&self.ways));
+    /// A link has gone: what went to it of late is lost, which says nothing of the others. Where links
+    /// stop again and again, only the first time counts.
+    fn forget_losses(&mut self, link: usize) {
+        if self.forgotten.is_none_or(|at| self.now >= at + FORGETS_AGAIN) {
+            self.losses.forget_latest();
+            self.forgotten = Some(self.now);
+            self.unheard = Some((link, self.now + self.config.interval * MAX_LAG));
         }
+    }
+
+    /// Lets packets wait for as long as a far link, or one that is gone, calls for.
+    fn allow_longer(&mut self) {
+        let NodeConfig { lag_allowance, gone_allowance, queue: settings, .. } = self.config;
+        let (Some(queue), Some(settings)) = (&mut self.queue, settings) else { return };
+        let wanted =
+            |wanted: bool, allowance: Duration| if wanted { allowance } else { Duration::ZERO };
+        let lag = wanted(lag_allowance && self.config.cuts_through(), lags::allowance(&self.ways));
+        let gone = wanted(gone_allowance, self.gone.allowance(settings.interval, self.now));
+        queue.allow_longer(lag.max(gone));
     }
 
     /// Whether `link` may take what is next in the queue.
@@ -366,6 +401,20 @@ impl Gateway {
         out: &mut Vec<u8>,
     ) -> Option<Priority> {
         self.advance(now, seal);
+        let before = out.len();
+        let sent = self.next_on(link, now, seal, out);
+        self.gone.sent(link, out.len() - before);
+        sent
+    }
+
+    /// Appends what goes out next on `link`, in this interval.
+    fn next_on(
+        &mut self,
+        link: usize,
+        now: Instant,
+        seal: &mut dyn Seal,
+        out: &mut Vec<u8>,
+    ) -> Option<Priority> {
         if self.paces[link].as_ref().is_some_and(|pace| !pace.has_room(now)) {
             return None;
         }
@@ -411,7 +460,9 @@ impl Gateway {
 
     /// Learns what came to the device of what was sent.
     pub fn learn(&mut self, report: LossReport) {
-        self.losses.learn(report);
+        if self.unheard.is_none_or(|(_, until)| self.now >= until) {
+            self.losses.learn(report, self.now);
+        }
     }
 
     /// Appends a marker if the link has not shown the present label and somebody may wait for it.
@@ -482,6 +533,8 @@ impl Gateway {
             return;
         }
         self.epoch = Instant::from_nanos(self.epoch.as_nanos() + passed * interval);
+        self.gone.pass(now);
+        self.allow_longer();
         self.stats.given += self.sending.unsent() as u64;
         let label = self.sending.label.plus(passed as u32);
         let by_interval = self.queue.is_some() && !self.config.cuts_through();

@@ -23,8 +23,10 @@
 
 mod access_point;
 mod cohort;
+pub mod counters;
 mod device;
 mod gateway;
+mod gone;
 mod lags;
 mod links;
 mod pace;
@@ -103,6 +105,11 @@ pub struct NodeConfig {
     /// Whether packets may wait in that queue for longer than its target where a link lags behind others:
     /// by as much as it does (not the paper's).
     pub lag_allowance: bool,
+    /// Whether they may for some seconds while a link is gone that carried much (not the paper's).
+    pub gone_allowance: bool,
+    /// Whether what was lost with a link that is gone is left out of what is learned of losses (not the
+    /// paper's).
+    pub forget_losses: bool,
     /// Bytes that the driver adds to each packet on a link: they count where packets are held back to
     /// a link's rate.
     pub overhead_bytes: u32,
@@ -131,6 +138,8 @@ impl Default for NodeConfig {
             silent_intervals: 2,
             queue: None,
             lag_allowance: true,
+            gone_allowance: true,
+            forget_losses: true,
             overhead_bytes: 0,
             names_proven: false,
             kernel: Kernel::best(),

@@ -8,10 +8,18 @@
 //! links have time left, and losses are known, each generation gets one at least. A gateway begins as
 //! if it knew of losses: a connection is most easily hurt at its start.
 
+use std::time::Duration;
+
+use weftline_core::Instant;
+
 /// New reports count for one in so many parts of what is known.
 const GAIN: f64 = 1.0 / 16.0;
 /// Packets that a report should be of to count in full.
 const FULL_REPORT: f64 = 512.0;
+
+/// The time from one at which what is known is remembered to the next. It takes less to notice that a link
+/// is gone: 350 ms for a radio, 600 ms for an access point.
+const REMEMBERED: Duration = Duration::from_secs(1);
 
 /// The least share while losses are known: one combination for a generation of 128 packets, which
 /// makes up for a single loss.
@@ -49,6 +57,10 @@ pub struct LossReport {
 pub(super) struct Losses {
     /// The part of the packets that is missing.
     part: f64,
+    /// The same when it was remembered last, at that time, and the time before.
+    before: f64,
+    earlier: f64,
+    remembered: Option<Instant>,
     /// Combinations that were called for and are not whole ones yet.
     carry: f64,
     /// The generation that comes first in the next cohort: where there are fewer combinations than
@@ -61,19 +73,30 @@ const FIRST: f64 = 1e-6;
 
 impl Default for Losses {
     fn default() -> Self {
-        Self { part: FIRST, carry: 0.0, turn: 0 }
+        let (part, before, earlier) = (FIRST, FIRST, FIRST);
+        Self { part, before, earlier, remembered: None, carry: 0.0, turn: 0 }
     }
 }
 
 impl Losses {
     /// Learns from a report. One that contradicts itself counts as one of nothing but losses.
-    pub(super) fn learn(&mut self, report: LossReport) {
+    pub(super) fn learn(&mut self, report: LossReport, now: Instant) {
         if report.packets == 0 {
             return;
+        }
+        if self.remembered.is_none_or(|at| now >= at + REMEMBERED) {
+            (self.earlier, self.before, self.remembered) = (self.before, self.part, Some(now));
         }
         let part = (report.missing as f64 / report.packets as f64).min(1.0);
         let weight = (report.packets as f64 / FULL_REPORT).min(1.0);
         self.part += (part - self.part) * GAIN * weight;
+    }
+
+    /// A link is gone: what was lost on it of late is forgotten, and what was known before holds.
+    pub(super) fn forget_latest(&mut self) {
+        self.part = self.part.min(self.earlier);
+        // It may be of the time in which the link was gone already.
+        self.before = self.before.min(self.part);
     }
 
     /// The generations, of these sizes, that get combinations, in order: `plan` has each as often as it
@@ -168,8 +191,13 @@ mod tests {
 
     fn learned(missing: u64, packets: u64) -> Losses {
         let mut losses = Losses::default();
-        (0..1000).for_each(|_| losses.learn(LossReport { packets, missing }));
+        report(&mut losses, 0, 10_000, LossReport { packets, missing });
         losses
+    }
+
+    /// Every 10 ms.
+    fn report(losses: &mut Losses, from_ms: u64, to_ms: u64, report: LossReport) {
+        (from_ms..to_ms).step_by(10).for_each(|ms| losses.learn(report, Instant::from_millis(ms)));
     }
 
     fn percent(losses: &mut Losses) -> f64 {
@@ -189,8 +217,26 @@ mod tests {
     #[test]
     fn it_is_forgotten_again() {
         let mut losses = learned(50, 1000);
-        (0..400).for_each(|_| losses.learn(LossReport { packets: 1000, missing: 0 }));
+        report(&mut losses, 10_000, 14_000, LossReport { packets: 1000, missing: 0 });
         assert_eq!((percent(&mut losses), planned(&mut losses, &[32; 7])), (0.0, vec![]));
+    }
+
+    #[test]
+    fn a_second_death_brings_nothing_of_the_first_back() {
+        let [steady, dead] = [50, 750].map(|missing| LossReport { packets: 1000, missing });
+        // What is remembered is of any part of the time until it is noticed.
+        for at in 0..200 {
+            let (death, second) = (5000 + at / 20 * 100, at % 20 * 100);
+            let mut losses = Losses::default();
+            report(&mut losses, 0, death, steady);
+            report(&mut losses, death, death + 600, dead);
+            losses.forget_latest();
+            report(&mut losses, death + 600, death + 600 + second, steady);
+            report(&mut losses, death + 600 + second, death + 1200 + second, dead);
+            losses.forget_latest();
+            let taken = percent(&mut losses);
+            assert!((25.0..30.0).contains(&taken), "{taken}, {death} and {second} ms");
+        }
     }
 
     fn planned(losses: &mut Losses, sizes: &[u8]) -> Vec<usize> {

@@ -9,6 +9,7 @@ use super::congestion::LaneCongestion;
 use super::flows::Flows;
 use super::frame::{Class, DATA_OVERHEAD, Frame, FrameError};
 use super::lane::{Kept, Lane, LaneState, LaneStatus};
+use super::mtu::SHORT_PACKET;
 use super::order::Order;
 use super::packet::{self, Look};
 use super::place::{PLACE, Place};
@@ -239,10 +240,11 @@ impl Bond {
         flow.lane = Some(best);
         let second = choice.second(best);
         let number = self.take_number();
-        self.make_ready(best, number, class, packet, (false, false));
+        let kept = || Kept { number, class, packet: packet.to_vec() };
+        self.make_ready(best, kept(), (false, false));
         let Some(second) = second else { return };
         if self.budget.take(bytes as u64, now) {
-            self.make_ready(second, number, class, packet, (true, false));
+            self.make_ready(second, kept(), (true, false));
         } else {
             self.counters.uncopied += 1;
         }
@@ -284,19 +286,11 @@ impl Bond {
         self.next_number - 1
     }
 
-    fn make_ready(
-        &mut self,
-        lane: LaneId,
-        number: u64,
-        class: Class,
-        packet: &[u8],
-        (is_copy, is_again): (bool, bool),
-    ) {
+    fn make_ready(&mut self, lane: LaneId, kept: Kept, (is_copy, is_again): (bool, bool)) {
         if self.ready.len() >= MOST_READY {
             self.counters.overflowed += 1;
             return;
         }
-        let kept = Kept { number, class, packet: packet.to_vec() };
         self.ready.push_back(Ready { lane, kept, is_copy, is_again });
     }
 
@@ -386,12 +380,46 @@ impl Bond {
         self.order.poll()
     }
 
+    /// The longest packet that is known to get through in one piece, in bytes.
+    pub fn longest_packet(&self, now: Instant) -> usize {
+        let choice = Choice { lanes: &self.lanes, bytes: self.config.mtu, now };
+        let alike = choice.best(None).into_iter().flat_map(|best| choice.alike(best));
+        let longest = alike.map(|lane| lane.pings.longest_packet()).max();
+        longest.unwrap_or(SHORT_PACKET.min(self.config.mtu))
+    }
+
     /// Sends an urgent packet that was lost once more, by the best way there is now.
     fn send_again(&mut self, kept: Kept, now: Instant) {
-        let choice = Choice { lanes: &self.lanes, bytes: kept.packet.len(), now };
-        if let Some(best) = choice.best(None) {
-            self.make_ready(best, kept.number, kept.class, &kept.packet, (false, true));
+        for (lane, kept) in self.reroute(kept, None, now) {
+            self.make_ready(lane, kept, (false, true));
         }
+    }
+
+    /// Where a packet goes now, other than over a lane that it leaves. One that is longer than all that are
+    /// left carry is cut again, if it may be. Pieces are packets of their own, in no order; should the whole
+    /// have come all the same, they come besides, as IP allows.
+    fn reroute(&mut self, kept: Kept, left: Option<LaneId>, now: Instant) -> Vec<(LaneId, Kept)> {
+        let find = |lanes: &BTreeMap<LaneId, Lane>, bytes| {
+            let choice = Choice { lanes, bytes, now };
+            let lane = left.map_or_else(|| choice.best(None), |id| choice.other_than(id))?;
+            Some((lane, choice.limit(lane)))
+        };
+        let bytes = kept.bytes();
+        let Some((lane, most)) = find(&self.lanes, bytes) else { return Vec::new() };
+        if bytes <= most {
+            return vec![(lane, kept)];
+        }
+        let Some(pieces) = packet::cut(&kept.packet[..bytes], most) else {
+            self.counters.too_long += 1;
+            return Vec::new();
+        };
+        let class = if kept.class == Class::Bulk { Class::Medium } else { kept.class };
+        let mut all = Vec::with_capacity(pieces.len());
+        for packet in pieces {
+            let Some((lane, _)) = find(&self.lanes, packet.len()) else { continue };
+            all.push((lane, Kept { number: self.take_number(), class, packet }));
+        }
+        all
     }
 
     /// Appends the frame of the next datagram to `out`.
@@ -530,11 +558,11 @@ impl Bond {
     fn fall_silent(&mut self, id: LaneId, now: Instant) {
         let lane = self.lanes.get_mut(&id).expect("it was found");
         let back = lane.fall_silent(RESENT_AGE, now);
-        for kept in back {
-            let choice = Choice { lanes: &self.lanes, bytes: kept.bytes(), now };
-            let Some(other) = choice.other_than(id) else { continue };
+        let back = back.into_iter();
+        let back: Vec<_> = back.flat_map(|kept| self.reroute(kept, Some(id), now)).collect();
+        for (other, kept) in back {
             if kept.class == Class::Urgent {
-                self.make_ready(other, kept.number, kept.class, &kept.packet, (false, true));
+                self.make_ready(other, kept, (false, true));
                 continue;
             }
             // All at once they would fill the queue of the other link.
@@ -548,23 +576,33 @@ impl Bond {
         self.leave(id, now);
     }
 
-    /// Has what waits for a lane wait for others, if there are any that are up.
+    /// Has what waits for a lane wait for others, if there are any that are up: each packet goes where it is
+    /// carried.
     fn leave(&mut self, id: LaneId, now: Instant) {
-        // Each packet goes where it is carried.
-        let other =
-            |lanes: &BTreeMap<LaneId, Lane>, bytes| Choice { lanes, bytes, now }.other_than(id);
-        if other(&self.lanes, 0).is_none() {
+        if (Choice { lanes: &self.lanes, bytes: 0, now }).other_than(id).is_none() {
             return;
         }
         // What has not been sent yet has no number, and is not sent twice.
         for (flow, waiting) in self.lanes.get_mut(&id).expect("it was found").queue.drain() {
-            let other = other(&self.lanes, waiting.bytes as usize).expect("there is one");
-            let queue = &mut self.lanes.get_mut(&other).expect("it was chosen").queue;
-            queue.push(flow, &waiting.packet, waiting.bytes, now);
+            let kept = Kept { number: 0, class: Class::Bulk, packet: waiting.packet };
+            for (other, mut kept) in self.reroute(kept, Some(id), now) {
+                let bytes = kept.bytes().try_into().unwrap_or(u32::MAX);
+                if kept.class != Class::Bulk {
+                    kept.packet.extend_from_slice(&Place::default().encode());
+                }
+                let queue = &mut self.lanes.get_mut(&other).expect("it was chosen").queue;
+                queue.push(flow, &kept.packet, bytes, now);
+            }
         }
         self.bound_waiting();
-        for ready in self.ready.iter_mut().filter(|ready| ready.lane == id && !ready.is_copy) {
-            ready.lane = other(&self.lanes, ready.kept.bytes()).expect("there is one");
+        for ready in std::mem::take(&mut self.ready) {
+            if ready.lane != id || ready.is_copy {
+                self.ready.push_back(ready);
+                continue;
+            }
+            for (other, kept) in self.reroute(ready.kept, Some(id), now) {
+                self.make_ready(other, kept, (false, ready.is_again));
+            }
         }
     }
 

@@ -709,6 +709,11 @@ mod tests {
         assert!(tell(&mut lane, &[31..32], at(140)));
         let probe = lane.pings.ask(at(140)).expect("a probe");
         assert_eq!((probe.size, lane.pings.longest_packet()), (Some(1400), 1400));
+        // Meanwhile it is asked whether the lane is there at all.
+        let soon = lane.pings.due().expect("it is waited for");
+        let plain = lane.pings.ask(soon).expect("a question");
+        assert_eq!((plain.size, lane.pings.longest_packet()), (None, 1400));
+        lane.pings.handle_answer(plain.id, soon);
         let later = lane.pings.due().expect("it is waited for");
         assert_eq!(lane.pings.ask(later).expect("another").size, Some(1400));
         assert!(lane.pings.longest_packet() < 1400);

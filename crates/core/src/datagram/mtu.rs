@@ -1,9 +1,11 @@
 //! The longest packet that a lane carries: path MTU discovery by probes (RFC 8899), and how it is found out
 //! that less gets through than before.
 //!
-//! Sizes are those of packets. The longest that a bond has is tried first, as most links carry it; then what
-//! is in the middle between what gets through and what does not. What is longer than the end of a search is
-//! not sent, and its sender is told so. After a while it is tried whether more gets through.
+//! Sizes are those of packets. The longest that a bond has is tried first, as most links carry it; then
+//! ever more, in large steps and then in small ones. A size that gets through is known after a round trip, one
+//! that does not after three seconds: so a search has three of these at most, where one by halves has six. What
+//! is longer than the end of a search is not sent, and its sender is told so. After a while it is tried whether
+//! more gets through.
 
 use std::time::Duration;
 
@@ -16,6 +18,8 @@ pub(super) const SHORT_PACKET: usize = 1280 - 100;
 const MAX_PROBES: u32 = 3;
 /// A search ends when it is known as closely as that, in bytes.
 const GRAIN: usize = 8;
+/// What a search goes ahead by until it has gone too far, in bytes: the root of what there is, in grains.
+const STRIDE: usize = 40;
 /// When it is tried again whether more gets through: at first, as a link may just have lost much, and later
 /// (RFC 8899 §5.1.1).
 const RAISE: Duration = Duration::from_secs(60);
@@ -225,7 +229,8 @@ impl Search {
     fn candidate(&mut self) -> Option<usize> {
         let Some(failed) = self.failed else { return Some(self.most) };
         let before = self.before.take().filter(|one| (self.confirmed + 1..failed).contains(one));
-        (failed > self.confirmed + GRAIN).then(|| before.unwrap_or((self.confirmed + failed) / 2))
+        let step = if failed > self.confirmed + STRIDE { STRIDE } else { GRAIN };
+        (failed > self.confirmed + GRAIN).then(|| before.unwrap_or(self.confirmed + step))
     }
 
     fn go_on(&mut self, now: Instant) {
@@ -255,7 +260,7 @@ mod tests {
     use super::*;
 
     const MOST: usize = 1400;
-    const PATIENCE: Duration = Duration::from_millis(500);
+    const PATIENCE: Duration = Duration::from_secs(1);
 
     /// A lane that carries packets of so many bytes, with a round trip of 50 ms.
     struct Path {
@@ -349,7 +354,7 @@ mod tests {
             path.run(PATIENCE.as_millis() as u64);
             assert_eq!(path.search.longest(), SHORT_PACKET, "other lanes are used meanwhile");
             assert_eq!(path.search.limit(), longest, "no sender is told yet");
-            path.run(1_600);
+            path.run(2 * PATIENCE.as_millis() as u64 + 100);
             assert!(path.search.limit() < longest);
             path.run(9_000);
             path.is_known();

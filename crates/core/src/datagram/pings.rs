@@ -16,7 +16,10 @@ const RESPONDER_ASKS_FOR: Duration = Duration::from_secs(60);
 const IDLE: Duration = Duration::from_secs(25);
 /// How long an answer may take on a lane that is up, and how often it is asked again.
 const ANSWER: Duration = Duration::from_millis(500);
-/// Questions that are remembered: those of three seconds on a lane that is new.
+/// How long that of a probe may take at least (RFC 8899 §5.1.1, PROBE_TIMER: no less than a second). The
+/// round trip is known, so that it need not be the 15 s that are asked for where it is not.
+const PROBE_ANSWER: Duration = Duration::from_secs(1);
+/// Questions that are remembered, and probes: those of three seconds on a lane that is new.
 const REMEMBERED: usize = 16;
 const ASKED: u32 = 3;
 
@@ -34,8 +37,13 @@ pub(super) struct Pings {
     is_initiator: bool,
     is_up: bool,
     next: u64,
-    /// Those without an answer, the oldest first.
-    awaited: VecDeque<(Question, Instant)>,
+    /// Those without an answer that are no probes, the oldest first.
+    awaited: VecDeque<(u64, Instant)>,
+    /// Probes without an answer, the oldest first. Answers to other questions overtake theirs, as those are
+    /// shorter.
+    probes: VecDeque<(Question, Instant)>,
+    /// One more than the newest question that was answered.
+    answered_to: u64,
     /// How long the last answer took.
     took: Duration,
     unanswered: u32,
@@ -56,6 +64,8 @@ impl Pings {
             is_up: false,
             next: 0,
             awaited: VecDeque::new(),
+            probes: VecDeque::new(),
+            answered_to: 0,
             took: Duration::ZERO,
             unanswered: 0,
             since: now,
@@ -114,12 +124,19 @@ impl Pings {
 
     /// An answer; how long it took, if it answers one of the last questions.
     pub(super) fn handle_answer(&mut self, id: u64, now: Instant) -> Option<Duration> {
-        let place = self.awaited.iter().position(|(question, _)| question.id == id)?;
+        let at = match self.probes.iter().position(|(probe, _)| probe.id == id) {
+            Some(place) => {
+                let (probe, at) = self.probes.remove(place)?;
+                if let Some(size) = probe.size {
+                    self.search.handle_answer(size, now);
+                }
+                at
+            }
+            None => self.awaited.iter().find(|(asked, _)| *asked == id)?.1,
+        };
         // What was asked before is not waited for any more.
-        let (question, at) = self.awaited.drain(..=place).next_back()?;
-        if let Some(size) = question.size {
-            self.search.handle_answer(size, now);
-        }
+        self.awaited.retain(|(asked, _)| *asked > id);
+        self.answered_to = self.answered_to.max(id + 1);
         self.took = now.since(at);
         Some(self.took)
     }
@@ -132,36 +149,37 @@ impl Pings {
             let goes_on = self.is_initiator || asked.since(self.heard) < RESPONDER_ASKS_FOR;
             return goes_on.then(|| asked + wait);
         }
-        let answer = self.awaited.back().map(|(_, at)| *at + self.patience());
+        // A probe without an answer says nothing: it may be too long, or the lane be dead.
+        let newest = self.probes.back().filter(|(probe, _)| probe.id >= self.answered_to);
+        let asked = self.awaited.back().map(|(_, at)| *at).or(newest.map(|(_, at)| *at));
+        let answer = asked.map(|at| at + self.patience(ANSWER));
         let idle = self.is_initiator.then(|| self.sent + IDLE);
         [answer, idle, self.search.due()].into_iter().flatten().min()
     }
 
     /// The question that is to be asked now.
     pub(super) fn ask(&mut self, now: Instant) -> Option<Question> {
-        let patience = self.patience();
+        let patience = self.patience(PROBE_ANSWER);
         let size = self.is_up.then(|| self.search.take_probe(patience, now)).flatten();
-        let is_first = !self.is_up && self.asked.is_none();
-        if size.is_none() {
+        let question = Question { id: self.next, size };
+        if size.is_some() {
+            remember(&mut self.probes, (question, now));
+        } else {
+            let is_first = !self.is_up && self.asked.is_none();
             if !is_first && self.due().is_none_or(|due| due > now) {
                 return None;
             }
-            let is_again = self.awaited.back().is_some_and(|(question, _)| question.size.is_none());
-            self.unanswered += u32::from(is_again);
+            self.unanswered += u32::from(!self.awaited.is_empty());
+            remember(&mut self.awaited, (question.id, now));
         }
-        let question = Question { id: self.next, size };
         self.next += 1;
-        if self.awaited.len() >= REMEMBERED {
-            self.awaited.pop_front();
-        }
-        self.awaited.push_back((question, now));
         (self.asked, self.sent) = (Some(now), now);
         Some(question)
     }
 
-    /// How long an answer is waited for before it is asked again.
-    fn patience(&self) -> Duration {
-        ANSWER.max(self.took * 2)
+    /// How long an answer is waited for before it is asked again, at least so long.
+    fn patience(&self, least: Duration) -> Duration {
+        least.max(self.took * 2)
     }
 
     /// Whether something has come within such a time.
@@ -173,6 +191,14 @@ impl Pings {
     pub(super) fn is_in_vain(&self) -> bool {
         self.is_up && self.unanswered >= ASKED
     }
+}
+
+/// Adds one, and forgets the oldest where there are too many.
+fn remember<T>(all: &mut VecDeque<T>, one: T) {
+    if all.len() >= REMEMBERED {
+        all.pop_front();
+    }
+    all.push_back(one);
 }
 
 #[cfg(test)]
@@ -258,6 +284,45 @@ mod tests {
             asks(&mut pings, &mut now, end, false);
             assert!(now < 40_000);
         }
+    }
+
+    /// One on which nothing but probes is sent is found out as soon as any other.
+    #[test]
+    fn one_that_dies_while_it_is_searched_is_found_out() {
+        let (mut pings, mut now) = (Pings::new(true, 1400, at(0)), 0);
+        let first = pings.ask(at(0)).unwrap();
+        pings.handle_answer(first.id, at(0));
+        pings.answered(at(0));
+        while !pings.is_in_vain() {
+            let end = now + 10;
+            asks(&mut pings, &mut now, end, false);
+            assert!(now <= 2_100, "{pings:?}");
+        }
+    }
+
+    /// As over a modem: a long packet alone takes longer than the answers to several short ones.
+    #[test]
+    fn answers_to_short_questions_do_not_take_a_probe_s_place() {
+        let mut pings = Pings::new(true, 1400, at(0));
+        let first = pings.ask(at(0)).unwrap();
+        pings.handle_answer(first.id, at(10));
+        pings.answered(at(10));
+        let (mut answers, mut short, mut probes) = (Vec::new(), 0, Vec::new());
+        for now in (10..960).step_by(10) {
+            while let Some(question) = pings.ask(at(now)) {
+                match question.size {
+                    Some(size) => probes.push((now, size)),
+                    None => short += 1,
+                }
+                answers.push((now + if question.size.is_some() { 900 } else { 20 }, question.id));
+            }
+            let due = answers.iter().filter(|(at, _)| *at == now).map(|(_, id)| *id);
+            for id in due.collect::<Vec<_>>() {
+                assert!(pings.handle_answer(id, at(now)).is_some());
+            }
+        }
+        assert_eq!((probes, short), (vec![(10, 1400)], 1), "a second is waited for a probe");
+        assert_eq!((pings.longest_packet(), pings.is_in_vain()), (1400, false));
     }
 
     #[test]

@@ -2,8 +2,9 @@
 //! simulator draw the same rows.
 //!
 //! A row is a window of the scheduler. Where the windows are not known, as at the receiving end, they are
-//! inferred: what is filled downwards began at the end of a window. Where nothing is filled downwards a
-//! row is a MiB of the stream, or what of it lies before a window or has come after the last.
+//! inferred: what is filled downwards began at the end of a window. Where nothing is filled downwards, or
+//! by several paths at a time, a row is a MiB of the stream, or what of it lies before a window or has
+//! come after the last.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -159,8 +160,9 @@ fn bounds(record: &WeaveRecord, stretches: &[&Stretch]) -> (Cut, Vec<Range<u64>>
         return (Cut::Windows, windows);
     }
     // A window ends where what is filled downwards began.
-    let mut ends = match record.is_received {
-        true => tops(&fresh().filter(|one| one.is_backward).copied().collect::<Vec<_>>()),
+    let backward: Vec<&Stretch> = fresh().filter(|one| one.is_backward).copied().collect();
+    let mut ends = match record.is_received && !is_by_several(&backward) {
+        true => tops(&backward),
         false => Vec::new(),
     };
     ends.sort_unstable();
@@ -184,6 +186,26 @@ fn bounds(record: &WeaveRecord, stretches: &[&Stretch]) -> (Cut, Vec<Range<u64>>
         (pair[0]..pair[1]).step_by(most).map(|at| at..pair[1].min(at + ROW_BYTES))
     });
     (Cut::Inferred, pairs.collect())
+}
+
+/// Whether several paths fill downwards at the same time, as with three paths and more: then each end of
+/// one of their stretches may be anything, and no end of a window. More than a quarter of the bytes says so,
+/// as paths may also change their roles.
+fn is_by_several(backward: &[&Stretch]) -> bool {
+    let mut by_time = backward.to_vec();
+    by_time.sort_by_key(|stretch| stretch.first);
+    let mut until: BTreeMap<PathId, Instant> = BTreeMap::new();
+    let (mut together, mut all) = (0, 0);
+    for Stretch { range, first, last, path, .. } in by_time {
+        let bytes = range.end - range.start;
+        all += bytes;
+        if until.iter().any(|(other, until)| other != path && until > first) {
+            together += bytes;
+        }
+        let until = until.entry(*path).or_insert(*last);
+        *until = (*until).max(*last);
+    }
+    together * 4 > all
 }
 
 /// Where stretches that go downwards began, in the order of the stream: not those that another one of

@@ -39,6 +39,9 @@ pub struct LaneLink {
     pub server: SocketAddr,
     /// When it carries something.
     pub role: Role,
+    /// The mark of its socket (`SO_MARK`), if it is to have one; it needs CAP_NET_ADMIN, and is left out
+    /// without.
+    pub mark: Option<u32>,
 }
 
 /// What both ends have agreed on over their connection.
@@ -273,7 +276,10 @@ impl Work {
                 continue;
             }
             link.tried = Some(now);
-            let socket = LaneSocket::through(&link.config.via, link.config.server.is_ipv4());
+            let socket = {
+                let LaneLink { via, server, mark, .. } = &link.config;
+                LaneSocket::through(via, server.is_ipv4(), *mark)
+            };
             let added = socket.map_err(TunnelError::os("opening a socket")).and_then(|socket| {
                 let source = self.poller.add(socket.as_fd())?;
                 Ok((socket, source))

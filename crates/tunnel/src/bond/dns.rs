@@ -28,6 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const SETTINGS: Duration = Duration::from_secs(5);
 /// The longest answer that is read, in bytes.
 const LONGEST: usize = 4096;
+/// An answer of so many bytes is carried by every lane (RFC 1035 §4.2.1).
+const SHORT: usize = 512;
 /// The header of a message (RFC 1035 §4.1.1), and the bit that says that it was cut.
 const HEADER: usize = 12;
 const TRUNCATED: u8 = 2;
@@ -38,10 +40,28 @@ struct Question {
     packet: Vec<u8>,
 }
 
-/// A packet with an answer, to a session; none if there is none.
+/// An answer to a session; none if there is none.
 pub(super) struct Answer {
     pub(super) session: u32,
-    pub(super) packet: Option<Vec<u8>>,
+    pub(super) reply: Option<Reply>,
+}
+
+/// The packets with an answer.
+pub(super) struct Reply {
+    /// All of it, if the device's packets are as long.
+    whole: Option<Vec<u8>>,
+    /// Of one that is not short, the one that says that it did not fit, and is asked again over TCP (RFC 2181
+    /// §9).
+    cut: Option<Vec<u8>>,
+}
+
+impl Reply {
+    /// The packet that has `most` bytes at most. Fragments would do, too, but all have one number in their
+    /// headers (RFC 6864 §4.3), and with IPv6 there are none on the way.
+    pub(super) fn within(self, most: usize) -> Option<Vec<u8>> {
+        let fits = |packet: &Vec<u8>| packet.len() <= most;
+        self.whole.filter(fits).or(self.cut).filter(fits)
+    }
 }
 
 /// The thread that asks. It ends with this.
@@ -145,9 +165,9 @@ impl Work {
         }
     }
 
-    fn give(&self, session: u32, packet: Option<Vec<u8>>) {
+    fn give(&self, session: u32, reply: Option<Reply>) {
         // Nobody listens any more when the server ends.
-        let _ = self.answered.send(Answer { session, packet });
+        let _ = self.answered.send(Answer { session, reply });
         self.woken.wake();
     }
 
@@ -183,7 +203,7 @@ impl Work {
     fn read_answers(&mut self) {
         let (mut buffer, mut at) = (vec![0; LONGEST], 0);
         while let Some(asked) = self.waiting.get(at) {
-            let packet = match asked.socket.recv(&mut buffer) {
+            let reply = match asked.socket.recv(&mut buffer) {
                 Ok(length) => answer(asked, &buffer[..length]),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     at += 1;
@@ -196,7 +216,7 @@ impl Work {
                 }
             };
             let asked = self.waiting.remove(at).expect("it was there");
-            self.give(asked.session, packet);
+            self.give(asked.session, reply);
         }
     }
 
@@ -220,24 +240,25 @@ fn is_question(message: &[u8]) -> bool {
     message.len() >= HEADER && message[2] & 0xf8 == 0 && message[4..6] == [0, 1]
 }
 
-/// The packet with an answer; one that does not fit says so, and is asked again over TCP (RFC 2181 §9).
-fn answer(asked: &Asked, message: &[u8]) -> Option<Vec<u8>> {
+/// The packets with an answer.
+fn answer(asked: &Asked, message: &[u8]) -> Option<Reply> {
     let is_answer = message.len() >= HEADER && message[..2] == asked.question[..2];
     let Ends { from, to, .. } = asked.ends;
     if !is_answer {
         return None;
     }
     let headers = if from.is_ipv4() { 28 } else { 48 };
-    if message.len() + headers <= MTU {
-        return udp_packet(to, from, message);
-    }
-    let question = question_of(&asked.question)?;
-    let mut short = message[..HEADER].to_vec();
-    short[2] |= TRUNCATED;
-    // One question, and nothing else.
-    short[4..HEADER].copy_from_slice(&[0, 1, 0, 0, 0, 0, 0, 0]);
-    short.extend_from_slice(question);
-    udp_packet(to, from, &short)
+    let whole = (message.len() + headers <= MTU).then(|| udp_packet(to, from, message)).flatten();
+    let cut = || {
+        let mut short = message[..HEADER].to_vec();
+        short[2] |= TRUNCATED;
+        // One question, and nothing else.
+        short[4..HEADER].copy_from_slice(&[0, 1, 0, 0, 0, 0, 0, 0]);
+        short.extend_from_slice(question_of(&asked.question)?);
+        udp_packet(to, from, &short)
+    };
+    let cut = (message.len() > SHORT).then(cut).flatten();
+    (whole.is_some() || cut.is_some()).then_some(Reply { whole, cut })
 }
 
 /// The first question of a message: a name, its type and class.
@@ -299,8 +320,8 @@ mod tests {
 
     #[test]
     fn an_answer_comes_from_whom_was_asked() {
-        let Answer { session, packet } = answer_with(100);
-        let packet = packet.unwrap();
+        let Answer { session, reply } = answer_with(100);
+        let packet = reply.unwrap().within(MTU).unwrap();
         let ends = Ends::of(&packet).unwrap();
         assert_eq!(session, 7);
         assert_eq!(
@@ -312,10 +333,21 @@ mod tests {
 
     #[test]
     fn an_answer_that_does_not_fit_says_so() {
-        let packet = answer_with(3000).packet.unwrap();
+        let packet = answer_with(3000).reply.unwrap().within(MTU).unwrap();
         let message = &packet[28..];
         assert_eq!(message.len(), QUERY.len());
         assert_eq!((message[2] & TRUNCATED, &message[HEADER..]), (TRUNCATED, &QUERY[HEADER..]));
+    }
+
+    #[test]
+    fn an_answer_that_the_lanes_do_not_carry_says_so() {
+        for (length, most, is_cut) in [(1300, 1328, false), (1300, 1327, true), (512, 540, false)] {
+            let packet = answer_with(length).reply.unwrap().within(most).unwrap();
+            assert_eq!(
+                (packet[28 + 2] & TRUNCATED != 0, packet.len() == length + 28),
+                (is_cut, !is_cut)
+            );
+        }
     }
 
     #[test]
@@ -325,13 +357,13 @@ mod tests {
         let short = udp_packet(from, "192.0.2.7:53".parse().unwrap(), b"short").unwrap();
         assert!(relay.ask(1, &short));
         let answer = relay.answers.recv_timeout(Duration::from_secs(60)).unwrap();
-        assert!(answer.session == 1 && answer.packet.is_none());
+        assert!(answer.session == 1 && answer.reply.is_none());
         let mut asked = 0;
         while asked < MOST_OF_ONE + 1 {
             asked += usize::from(relay.ask(2, &packet()));
         }
         let answer = relay.answers.recv_timeout(Duration::from_secs(60)).unwrap();
-        assert!(answer.session == 2 && answer.packet.is_none());
+        assert!(answer.session == 2 && answer.reply.is_none());
     }
 
     #[test]

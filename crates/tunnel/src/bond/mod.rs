@@ -29,9 +29,15 @@ pub use reach::{LaneReach, reach};
 pub use server::{BondServer, Permit};
 pub use status::{BondStatus, NamedLane};
 
-/// The most memory that a client's lanes take at a server: the bond, what it knows of the client's flows,
-/// keys, and datagrams that leave at once.
-pub const CLIENT_MEMORY: ByteCount = ByteCount::new(datagram::MAX_MEMORY + (2 << 20));
+/// The most memory that a client's lanes take at a server: the bond, datagrams that leave together, and what
+/// is below.
+pub const CLIENT_MEMORY: ByteCount = ByteCount::new(
+    datagram::MAX_MEMORY + (datagram::MAX_LANES * socket::LANE_BATCHES) as u64 + BESIDES,
+);
+
+/// What it knows of the client's flows, 8,192 of 8 bytes in trees that may be half full; 128 questions to DNS
+/// with a packet each; keys of 32 lanes, with a window of what has come. In bytes.
+const BESIDES: u64 = 1 << 20;
 
 /// The longest packet of a bond, in bytes.
 const MTU: usize = 1400;

@@ -110,7 +110,7 @@ impl Asker {
         let lane = lane_id(place, link.role);
         let mut end = LaneEnd::new(session.number, &session.secret, lane, Direction::FromClient);
         end.way = Some(Way { peer: link.server, own: None });
-        let socket = LaneSocket::through(&link.via, link.server.is_ipv4());
+        let socket = LaneSocket::through(&link.via, link.server.is_ipv4(), link.mark);
         let socket = socket.map_err(TunnelError::os("opening a socket"))?;
         let mut poller = Poller::new(&Stop::new()?)?;
         poller.add(socket.as_fd())?;

@@ -265,7 +265,8 @@ impl Work {
         while let Ok(answer) = self.dns.answers.try_recv() {
             let Some(open) = self.sessions.get_mut(&answer.session) else { continue };
             open.asked = open.asked.saturating_sub(1);
-            match answer.packet {
+            let most = open.bond.longest_packet(now);
+            match answer.reply.and_then(|reply| reply.within(most)) {
                 Some(packet) => {
                     open.bond.handle_packet(&packet, now);
                     open.is_due = true;

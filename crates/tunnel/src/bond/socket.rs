@@ -21,7 +21,11 @@ const BUFFER: usize = 4 << 20;
 /// Most bytes that leave in one system call: the kernel's 64 KiB with all headers.
 const BATCH_BYTES: usize = 60_000;
 
-/// Memory for that, and for the one more that does not fit; and what is less than that grows as it likes.
+/// The most memory of what is gathered for a lane, in bytes: it is kept for the next ones.
+pub(super) const LANE_BATCHES: usize = KINDS * WHOLE_BATCH;
+/// Datagrams that are gathered by themselves, by what they say of ECN.
+const KINDS: usize = 3;
+/// Memory for a batch, and for the one more that does not fit; and what is less than that grows as it likes.
 const WHOLE_BATCH: usize = BATCH_BYTES + 2048;
 const LITTLE_BATCH: usize = 4096;
 
@@ -49,9 +53,12 @@ impl LaneSocket {
         Self::new(socket)
     }
 
-    /// One that leaves through a link, for peers of a family.
-    pub(super) fn through(via: &Via, is_ipv4: bool) -> io::Result<Self> {
+    /// One that leaves through a link, for peers of a family, with a mark if it is to have one and may.
+    pub(super) fn through(via: &Via, is_ipv4: bool, mark: Option<u32>) -> io::Result<Self> {
         let socket = open(is_ipv4)?;
+        if let Some(mark) = mark {
+            let _ = socket.set_mark(mark);
+        }
         let any: IpAddr =
             if is_ipv4 { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
         let local = match via {
@@ -199,7 +206,7 @@ const MOST_APART: u64 = 64;
 #[derive(Debug, Default)]
 pub(super) struct Batches {
     /// Not ECN-capable; ECT(0), and marked; ECT(1).
-    kinds: [Batch; 3],
+    kinds: [Batch; KINDS],
     pushed: u64,
     pub(super) unsent: Unsent,
 }
@@ -380,6 +387,23 @@ mod tests {
             lengths.iter().enumerate().map(|(n, &length)| (length, n as u8, 0)).collect();
         assert_eq!(came(&to), expected);
         assert_eq!(batches.unsent, Unsent::default());
+    }
+
+    #[test]
+    fn what_is_gathered_for_a_lane_takes_no_more_memory_than_is_promised() {
+        let ([from, to], way) = pair();
+        let (mut batches, mut most) = (Batches::default(), 0);
+        for n in 0..3000_usize {
+            let ecn = [0, 2, 1][n / 100 % 3];
+            let length = 1000 + n * 7 % 472 * usize::from(n > 1500);
+            push(&mut batches, &from, (way, ecn), (length, 1));
+            most = most.max(batches.kinds.iter().map(|kind| kind.bytes.capacity()).sum());
+            came(&to);
+        }
+        assert!(most <= LANE_BATCHES, "{most} bytes");
+        if from.most_segments() >= 60 {
+            assert!(most > LANE_BATCHES * 9 / 10, "it was full: {most} bytes");
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ const { messages, Model, ROWS, EVENTS, sum, mean, runs, rates, number, percent, 
   await modules("api", "model", "states", "tables", "format");
 const { laneRates, hasLanes } = await modules("lanes");
 
-const { Weave, choose, eachOnce, placesOf, shares, repeated, rowOf, ROWS: WEAVE_ROWS } = await modules("../weave/model");
+const { Weave, choose, eachOnce, placesOf, shares, repeated, rowOf, within, ROWS: WEAVE_ROWS } = await modules("../weave/model");
 
 const sample = (t, paths) => ({ t, state: "running", open: 3, used: 1, paths, conns: [] });
 const path = (name, send, state = "up") => [name, state, send, 0, 6.2, null, 0, 1000];
@@ -163,6 +163,11 @@ test("of the rows of a time that one is drawn which shows something, the newest 
   const starts = choose(rows.slice(0, 1), 0, 8000, 8).map((row) => row?.start);
   assert.deepEqual(starts, [undefined, undefined, undefined, undefined, 0, 0, 0, 0]);
   assert.deepEqual(choose(rows, 104_001, 200_000, 2), [undefined, undefined]);
+  // Where nothing was filled there is none, also within a row that goes on after it.
+  const halves = rowOf(wire(0, 0, [], null));
+  halves.parts = [0, 7000].map((first) => ({ ...halves.parts[0], first, last: first + 999 }));
+  assert.deepEqual(choose([halves], 0, 8000, 8).map((row) => row !== undefined), [true, true, false, false, false, false, false, true]);
+  assert.deepEqual(within([halves, rows[50]], 7500, 9000), [halves]);
   // One that took long is seen around others, and comes after them: it began before.
   const [long, short] = rows;
   assert.deepEqual(eachOnce([long, undefined, short, long]), [short, long]);

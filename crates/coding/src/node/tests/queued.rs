@@ -154,6 +154,63 @@ fn packets_may_wait_longer_for_a_far_link_as_soon_as_rates_are_known() {
     );
 }
 
+/// Packets that CoDel drops in the second and a half after the faster link has gone, of a window of 500
+/// that the other one takes 60 ms for.
+fn dropped_when_a_link_goes(gone_allowance: bool) -> u64 {
+    let config =
+        NodeConfig { cut_through: true, redundancy_percent: 0, gone_allowance, ..config() };
+    let mut gateway = gateway(config);
+    let mut before = 0;
+    for ms in 0..2500 {
+        if ms == 1000 {
+            gateway.set_rate(1, Some(Bitrate::ZERO));
+            before = gateway.stats().delayed;
+        }
+        let waiting = gateway.queued();
+        (waiting..if ms < 1000 { 300 } else { 500 })
+            .for_each(|_| gateway.receive_as(0, b"packet", BYTES, at(ms)).unwrap());
+        drain(&mut gateway, ms, ms + 1);
+    }
+    assert_eq!(before, 0);
+    gateway.stats().delayed
+}
+
+#[test]
+fn packets_may_wait_longer_while_a_link_is_gone_for_a_while() {
+    assert_eq!(dropped_when_a_link_goes(true), 0);
+    assert!(dropped_when_a_link_goes(false) > 0);
+}
+
+/// Packets that CoDel drops in a second in which 500 wait, after an idle time in which the links' rates were
+/// said to be others.
+fn dropped_after(said: [u64; 2], since_ms: u64) -> u64 {
+    let config = NodeConfig { cut_through: true, redundancy_percent: 0, ..config() };
+    let mut gateway = gateway(config);
+    (0..since_ms).for_each(|ms| gateway.handle_timeout(at(ms)));
+    (0..2).for_each(|link| gateway.set_rate(link, Some(Bitrate::bps(said[link]))));
+    (since_ms..3000).for_each(|ms| gateway.handle_timeout(at(ms)));
+    for (link, mbps) in [100, 300].into_iter().enumerate() {
+        gateway.set_rate(link, Some(Bitrate::mbps(mbps)));
+    }
+    for ms in 3000..4000 {
+        let waiting = gateway.queued();
+        (waiting..500).for_each(|_| gateway.receive_as(0, b"packet", BYTES, at(ms)).unwrap());
+        drain(&mut gateway, ms, ms + 1);
+    }
+    gateway.stats().delayed
+}
+
+/// An idle device is told of the whole link, and of its share once it is active with others; an access point
+/// may say anything.
+#[test]
+fn a_rate_that_was_only_said_allows_no_longer_wait() {
+    assert!(dropped_after([100_000_000, 300_000_000], 0) > 0, "it never changed");
+    assert!(dropped_after([1_000_000_000, 3_000_000_000], 0) > 0, "a tenth is left");
+    assert!(dropped_after([100_000_000, 1 << 63], 2976) > 0, "claimed for two intervals");
+    // It has carried nothing.
+    assert!(dropped_after([100_000_000, 0], 2000) > 0, "it was gone, and is back");
+}
+
 #[test]
 fn a_link_that_is_dead_is_not_the_nearest() {
     let queue = Some(QueueConfig::default());
@@ -238,6 +295,78 @@ fn what_is_learned_goes_before_new_packets() {
     (0..100).for_each(|_| gateway.learn(LossReport { packets: 1000, missing: 50 }));
     let lossy = taken_percent(&mut gateway, 60, 120);
     assert!((25.0..30.0).contains(&lossy), "{lossy}");
+}
+
+/// The device reports every 10 ms, of 1000 packets each.
+fn report(gateway: &mut Gateway, from_ms: u64, to_ms: u64, missing: u64) {
+    for ms in (from_ms..to_ms).step_by(10) {
+        gateway.handle_timeout(at(ms));
+        gateway.learn(LossReport { packets: 1000, missing });
+    }
+}
+
+/// A gateway that learns, with links of these rates.
+fn learning(rates: [Option<Bitrate>; 2], interval: Duration) -> Gateway {
+    let redundancy = Redundancy::Learned;
+    let config = NodeConfig { cut_through: true, redundancy, interval, ..config() };
+    let mut gateway = gateway(config);
+    (0..2).for_each(|link| gateway.set_rate(link, rates[link]));
+    gateway
+}
+
+const KNOWN: [Option<Bitrate>; 2] = [Some(Bitrate::mbps(100)), Some(Bitrate::mbps(300))];
+
+#[test]
+fn what_was_lost_with_a_link_that_is_gone_is_not_held_against_the_other() {
+    // It takes 350 ms to notice that a radio is dead, and 600 ms where it is the access point.
+    for (rates, noticed) in [(KNOWN, 350), (KNOWN, 600), ([None; 2], 600)] {
+        let mut gateway = learning(rates, config().interval);
+        report(&mut gateway, 0, 4900, 50);
+        let gone = 4900 + noticed;
+        report(&mut gateway, 4900, gone, 750);
+        gateway.set_rate(0, Some(Bitrate::ZERO));
+        // The device tells of its last packets later.
+        report(&mut gateway, gone, gone + 50, 750);
+        gateway.set_rate(1, KNOWN[1]);
+        let after = taken_percent(&mut gateway, gone + 50, gone + 150);
+        assert!((25.0..30.0).contains(&after), "as for 5 %: {after}, {rates:?}, {noticed}");
+        // It is taken note of again.
+        gateway.set_rate(0, KNOWN[0]);
+        report(&mut gateway, gone + 800, gone + 3000, 100);
+        let later = taken_percent(&mut gateway, gone + 3000, gone + 3060);
+        assert!((35.0..45.0).contains(&later), "as for 10 %: {later}");
+    }
+}
+
+#[test]
+fn losses_count_again_as_soon_as_the_link_is_back() {
+    let mut gateway = learning(KNOWN, config().interval);
+    report(&mut gateway, 0, 3000, 0);
+    gateway.set_rate(1, Some(Bitrate::ZERO));
+    report(&mut gateway, 3000, 3050, 750);
+    gateway.set_rate(1, KNOWN[1]);
+    report(&mut gateway, 3050, 3550, 100);
+    let after = taken_percent(&mut gateway, 3550, 3610);
+    assert!((35.0..45.0).contains(&after), "as for 10 %: {after}");
+}
+
+/// An access point says for 2 ms of each 256 that it has no link.
+#[test]
+fn a_link_that_flaps_hides_no_losses() {
+    let mut gateway = learning(KNOWN, Duration::from_millis(2));
+    report(&mut gateway, 0, 3000, 0);
+    let mut least = f64::MAX;
+    for start in (3000..13_000).step_by(256) {
+        gateway.set_rate(1, Some(Bitrate::ZERO));
+        gateway.handle_timeout(at(start + 2));
+        gateway.set_rate(1, KNOWN[1]);
+        report(&mut gateway, start + 10, start + 220, 50);
+        let taken = taken_percent(&mut gateway, start + 220, start + 250);
+        if start > 4000 {
+            least = least.min(taken);
+        }
+    }
+    assert!((25.0..30.0).contains(&least), "as for 5 %: {least}");
 }
 
 #[test]

@@ -84,7 +84,7 @@ function paint(): void {
   }
   if (page.weave) {
     const places = placesOf(page.weave.names, model.paths.map((one) => one.name));
-    paintWeave(page.weave, page.weaveShown, palette((path) => places.get(path) ?? path));
+    paintWeave(page.weave, page.weaveShown, palette((path) => places.get(path) ?? path), false);
   }
   if (!charts && plots.length > 0) return;
   charts = false;

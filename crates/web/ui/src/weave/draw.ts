@@ -88,23 +88,38 @@ export function drawMissing(ctx: CanvasRenderingContext2D, x: number, y: number,
 }
 
 export function drawWait(ctx: CanvasRenderingContext2D, x: number, y: number, w: number, h: number, palette: Palette): void {
-  ctx.strokeStyle = palette.error;
-  ctx.lineWidth = 2;
-  ctx.strokeRect(x + 1, y, Math.max(2, w - 2), h);
+  // With a rim of the ground's colour: a path may have one like it.
+  for (const [color, width] of [[palette.ground, 5], [palette.error, 2]] as const) {
+    ctx.strokeStyle = color;
+    ctx.lineWidth = width;
+    ctx.strokeRect(x + 1, y, Math.max(2, w - 2), h);
+  }
 }
 
-/** Draws the cloth: a row for each slot of time, the newest on top; `span` is in µs. */
-export function drawCloth(canvas: HTMLCanvasElement, rows: (Row | undefined)[], span: number, selected: Row | undefined, palette: Palette): void {
+/** The time that a cloth shows, µs: up to `until`, and nothing is known of before `since`. */
+export interface Time {
+  span: number;
+  until: number;
+  since: number;
+  /** Whether times are those of a run, and not ages. */
+  isRun: boolean;
+}
+
+/** Draws the cloth: a row for each slot of time, the newest on top. */
+export function drawCloth(canvas: HTMLCanvasElement, rows: (Row | undefined)[], shown: Time, selected: Row | undefined, palette: Palette): void {
   const [ctx, width] = begin(canvas, rows.length * HEIGHT + 4);
   const scale = width - LEFT - RIGHT;
   const outlined: (() => void)[] = [];
-  for (let slot = 0; slot < rows.length; slot += 16) time(ctx, slot, rows.length, span, palette);
-  time(ctx, rows.length, rows.length, span, palette);
+  for (let slot = 0; slot < rows.length; slot += 16) time(ctx, slot, rows.length, shown, palette);
+  time(ctx, rows.length, rows.length, shown, palette);
+  const known = Math.ceil(((shown.until - shown.since) / shown.span) * rows.length);
+  unrecorded(ctx, known, rows.length, scale, palette);
   for (let slot = 0, high = 1; slot < rows.length; slot += high) {
     const row = rows[slot];
     const y = slot * HEIGHT + 1;
     if (!row) {
       high = 1;
+      if (slot >= known) continue;
       ctx.fillStyle = palette.grid;
       ctx.fillRect(LEFT, y + HEIGHT / 2, scale, 1);
       continue;
@@ -136,13 +151,31 @@ export function drawCloth(canvas: HTMLCanvasElement, rows: (Row | undefined)[], 
   outlined.forEach((draw) => draw());
 }
 
-/** How long ago a slot is. */
-function time(ctx: CanvasRenderingContext2D, slot: number, slots: number, span: number, palette: Palette): void {
-  const ago = ((slot / slots) * span) / 1e6;
+/** Says of the slots from `known` on that nothing is known of them. */
+function unrecorded(ctx: CanvasRenderingContext2D, known: number, slots: number, scale: number, palette: Palette): void {
+  if (known >= slots) return;
+  const [y, high] = [known * HEIGHT + 1, (slots - known) * HEIGHT];
+  stripes(ctx, LEFT, y, scale, high, high, palette.grid);
+  if (high < 3 * HEIGHT) return;
+  const words = "not recorded yet";
+  ctx.textAlign = "center";
+  ctx.textBaseline = "middle";
+  const wide = ctx.measureText(words).width + 12;
+  ctx.fillStyle = palette.ground;
+  ctx.fillRect(LEFT + (scale - wide) / 2, y + high / 2 - 8, wide, 16);
+  ctx.fillStyle = palette.soft;
+  ctx.fillText(words, LEFT + scale / 2, y + high / 2);
+}
+
+/** When a slot was: how long ago, or in a run. */
+function time(ctx: CanvasRenderingContext2D, slot: number, slots: number, { span, until, isRun }: Time, palette: Palette): void {
+  const ago = (slot / slots) * span;
+  const digits = span < 8e6 ? 2 : 1;
   ctx.fillStyle = palette.soft;
   ctx.textAlign = "right";
   ctx.textBaseline = slot === 0 ? "top" : slot === slots ? "bottom" : "middle";
-  ctx.fillText(slot === 0 ? "newest" : `−${ago.toFixed(span < 8e6 ? 2 : 1)} s`, LEFT - 8, slot * HEIGHT + 1);
+  const said = isRun ? (Math.max(0, until - ago) / 1e6).toFixed(digits) : `−${(ago / 1e6).toFixed(digits)}`;
+  ctx.fillText(slot === 0 && !isRun ? "newest" : `${said} s`, LEFT - 10, slot * HEIGHT + 1);
 }
 
 /** The slot at a height of the cloth's canvas, CSS pixels. */

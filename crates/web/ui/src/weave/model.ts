@@ -57,6 +57,7 @@ export interface WeaveMessage {
   connection?: number;
   over?: boolean;
   now?: number;
+  since?: number;
   names?: Record<string, string>;
   sent?: WireDirection;
   received?: WireDirection;
@@ -133,6 +134,8 @@ export class Weave {
   over = false;
   /** The time of the last message, µs. */
   now = 0;
+  /** Since when it is recorded, µs. */
+  since: number | null = null;
   names: Record<string, string> = {};
   sent = new Cloth();
   received = new Cloth();
@@ -142,6 +145,7 @@ export class Weave {
   take(message: WeaveMessage): void {
     if (message.over) this.over = true;
     if (message.now !== undefined) this.now = message.now;
+    this.since ??= message.since ?? message.now ?? null;
     if (message.names) this.names = message.names;
     if (message.sent) this.sent.add(message.sent);
     if (message.received) this.received.add(message.received);
@@ -182,10 +186,10 @@ export function filled(row: Row): number {
 
 /** For each of `slots` equal parts of the time up to `to`, the newest first, the row that shows the most of
  * those begun in it: where the reader stood still the longest, or most was sent again. Where none was
- * begun it is the one that was still being filled. */
+ * begun it is the one that was being filled then; where nothing was filled there is none. */
 export function choose(rows: Row[], from: number, to: number, slots: number): (Row | undefined)[] {
   const chosen = new Array<Row | undefined>(slots).fill(undefined);
-  const slotOf = (at: number): number => Math.min(slots - 1, Math.floor(((to - at) / (to - from)) * slots));
+  const slotOf = (at: number): number => Math.max(0, Math.min(slots - 1, Math.floor(((to - at) / (to - from)) * slots)));
   const shows = (row: Row): number => (row.wait?.ms ?? 0) * 1e12 + repeated(row);
   for (const row of rows) {
     if (row.at < from || row.at > to) continue;
@@ -198,12 +202,19 @@ export function choose(rows: Row[], from: number, to: number, slots: number): (R
   for (const row of rows) {
     // One that is only partly in this time is shown, too.
     if (row.at > to || filled(row) < from || (row.at >= from && !begun.has(row))) continue;
-    const last = Math.max(0, slotOf(Math.min(to, filled(row))));
-    for (let slot = slotOf(Math.max(from, row.at)); slot >= last; slot--) {
-      if (!chosen[slot]) going[slot] = row;
+    for (const part of row.parts) {
+      if (part.why !== "new" || part.first > to || part.last < from) continue;
+      for (let slot = slotOf(Math.max(from, part.first)); slot >= slotOf(part.last); slot--) {
+        if (!chosen[slot]) going[slot] = row;
+      }
     }
   }
   return going;
+}
+
+/** The rows that were begun or went on in a time. */
+export function within(rows: Row[], from: number, to: number): Row[] {
+  return rows.filter((row) => row.at <= to && filled(row) >= from);
 }
 
 /** The rows of slots, each once, in the order of the slots in which they begin: one that took long may be

@@ -9,7 +9,7 @@ import { paint, type Shown, shownAtFirst, view } from "./view.js";
 const data = JSON.parse(document.getElementById("data")?.textContent ?? "{}") as WeaveMessage & { title: string };
 const root = document.getElementById("app") as HTMLElement;
 const weave = new Weave(null);
-weave.take(data);
+weave.take({ since: 0, ...data });
 document.title = data.title;
 
 const first = weave.sent.rows()[0]?.at ?? 0;
@@ -25,7 +25,7 @@ function draw(): void {
       <main><section aria-label="The weave">${view(weave, shown, change, true)}</section></main>`,
     root,
   );
-  paint(weave, shown, palette((path) => path));
+  paint(weave, shown, palette((path) => path), true);
 }
 
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);

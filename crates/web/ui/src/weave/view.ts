@@ -5,7 +5,7 @@ import { html, nothing, type TemplateResult } from "lit-html";
 import { bytes, NOTHING, number } from "../dashboard/format.js";
 import { scrolled } from "../dashboard/scrolled.js";
 import { drawCloth, drawMissing, drawPart, drawStrand, drawWait, type Palette, slotAt, SLOTS, strandTime } from "./draw.js";
-import { choose, type Cloth, type Direction, eachOnce, repeated, type Row, shares, type Weave } from "./model.js";
+import { choose, type Cloth, type Direction, eachOnce, repeated, type Row, shares, type Weave, within } from "./model.js";
 
 /** Times that can be shown, in s. */
 export const SPANS: [seconds: number, name: string][] = [
@@ -39,6 +39,8 @@ interface Scene {
   all: Row[];
   slots: (Row | undefined)[];
   rows: Row[];
+  /** All of the time that is shown, drawn or not. */
+  told: Row[];
   selected: Row | undefined;
   until: number;
 }
@@ -48,19 +50,21 @@ function scene(weave: Weave, shown: Shown): Scene {
   const cloth = weave[direction];
   const all = cloth.rows();
   const until = shown.until ?? weave.now;
-  const slots = choose(all, until - shown.span * 1e6, until, SLOTS);
+  const from = until - shown.span * 1e6;
+  const [slots, told] = [choose(all, from, until, SLOTS), within(all, from, until)];
   const rows = eachOnce(slots);
   const telling = rows.find((row) => row.wait !== null || repeated(row) > 0);
   const selected = rows.find((row) => row.start === shown.row) ?? telling ?? rows[0];
-  return { cloth, direction, all, slots, rows, selected, until };
+  return { cloth, direction, all, slots, rows, told, selected, until };
 }
 
 /** Draws the canvases, which have to be on the page. */
-export function paint(weave: Weave, shown: Shown, palette: Palette): void {
-  const { slots, all, selected } = scene(weave, shown);
+export function paint(weave: Weave, shown: Shown, palette: Palette, isRun: boolean): void {
+  const { slots, all, selected, until } = scene(weave, shown);
+  const time = { span: shown.span * 1e6, until, since: weave.since ?? until, isRun };
   const of = (id: string): HTMLCanvasElement | null => document.querySelector(`#${id}`);
   const [cloth, strand] = [of("cloth"), of("strand")];
-  if (cloth) drawCloth(cloth, slots, shown.span * 1e6, selected, palette);
+  if (cloth) drawCloth(cloth, slots, time, selected, palette);
   if (strand && selected) drawStrand(strand, all, selected, palette);
   for (const key of document.querySelectorAll<HTMLCanvasElement>("canvas[data-key]")) drawKey(key, palette);
 }
@@ -74,7 +78,11 @@ function drawKey(canvas: HTMLCanvasElement, palette: Palette): void {
   const path = Number(canvas.dataset.path ?? 0);
   const place: [number, number, number, number] = [1, 1, 24, 10];
   const key = canvas.dataset.key;
-  if (key === "none") return;
+  if (key === "none") {
+    ctx.strokeStyle = palette.grid;
+    ctx.strokeRect(1.5, 1.5, 23, 9);
+    return;
+  }
   const why = key === "copy" || key === "again" ? key : "new";
   if (key === "wait") drawWait(ctx, ...place, palette);
   else drawPart(ctx, { path, why, backward: key === "backward" }, true, place, palette);
@@ -84,7 +92,7 @@ function drawKey(canvas: HTMLCanvasElement, palette: Palette): void {
 /** The weave with all that belongs to it; `change` is called with what is to be other. */
 export function view(weave: Weave, shown: Shown, change: (what: Partial<Shown>) => void, isRecorded: boolean): TemplateResult {
   const now = scene(weave, shown);
-  const { cloth, direction, all, rows, selected } = now;
+  const { direction, all, rows, selected } = now;
   const first = all[0]?.at ?? 0;
   const radio = (name: string, value: string, text: string, is: boolean, set: () => void): TemplateResult =>
     html`<label><input type="radio" name=${name} value=${value} .checked=${is} @change=${set} /><span>${text}</span></label>`;
@@ -103,13 +111,13 @@ export function view(weave: Weave, shown: Shown, change: (what: Partial<Shown>) 
     ${rows.length === 0 ? html`<p class="empty" id="weave-empty">Nothing was ${direction} in this time.</p>` : nothing}
     <div class="weave" ?hidden=${rows.length === 0}>
       ${isRecorded ? moment(now, shown, first, weave.now, change) : nothing}
-      <p class="caption">${caption(cloth, rows)}</p>
+      <p class="caption" id="weave-caption">${caption(now)}</p>
       <div class="plot" role="img" aria-label=${words(weave, now)}>
         <canvas id="cloth" @pointerdown=${(event: PointerEvent) => point(event, now, change)}></canvas>
       </div>
       ${legend(weave, now)}
       ${slider(now, change)}
-      <p class="caption">The strand of that row: its bytes of the stream over time. What a path fills upwards rises, what it fills downwards falls; dashes were sent again.</p>
+      <p class="caption">The strand of that row: its bytes of the stream over time. What a path fills upwards rises, what it fills downwards falls; dashed: ${direction === "sent" ? "sent again, or a copy" : "came a second time"}.</p>
       <div class="plot" role="img" aria-label=${selected ? strandWords(weave, selected) : "no row"}>
         <canvas id="strand"></canvas>
       </div>
@@ -131,19 +139,29 @@ function point(event: PointerEvent, { slots }: Scene, change: (what: Partial<Sho
 }
 
 /** How the rows were cut, and which there are. */
-function caption(cloth: Cloth, rows: Row[]): string {
+function caption({ cloth, rows, told }: Scene): string {
   const kinds = {
     windows: "a window of the scheduler",
     inferred: "a window, as inferred from the direction in which it was filled",
     fixed: "a MiB of the stream",
   };
-  const every = cloth.every > 1 ? ` One row in ${cloth.every} is told; those that show something come first.` : "";
+  const every = cloth.every > 1 ? ` Of so many rows the page has one in ${cloth.every}; those that show something come first.` : "";
+  const drawn = told.length > rows.length ? `${rows.length} of ${told.length} rows are drawn` : `${rows.length} rows`;
   const lost = cloth.leftOut > 0 ? ` ${cloth.leftOut} stretches came and went between two looks.` : "";
   const left = rows.reduce((sum, row) => sum + row.left, 0);
-  const torn = left > 0 ? ` ${left} short parts of these rows are left out.` : "";
+  const torn = left > 0 ? ` Of these rows ${left} short parts are drawn together with their neighbours, sorted by path.` : "";
   const known = cloth.knownTo === null ? "" : ` What has arrived beyond ${(cloth.knownTo / 1e6).toFixed(2)} MB is not known: it came in too many pieces.`;
-  return `The cloth: each row is ${kinds[cloth.cut]}, the newest on top (${rows.length} rows). Across is the place in it, and it is as high as the time in which it was filled.${every}${torn}${known}${lost}`;
+  return `The cloth: each row is ${kinds[cloth.cut]}, the newest on top (${drawn}). Across is the place in it, and it is as high as the time in which it was filled.${waits(told)}${every}${torn}${known}${lost}`;
 }
+
+/** How long the reader waited, in words. */
+function waits(rows: Row[]): string {
+  const all = rows.flatMap((row) => (row.wait ? [row.wait.ms] : []));
+  if (all.length === 0) return "";
+  return ` The reader waited within ${all.length === 1 ? "one row" : `${all.length} rows`}, ${duration(Math.max(...all))} at most.`;
+}
+
+const duration = (ms: number): string => (ms < 1000 ? `${ms} ms` : `${(ms / 1e3).toFixed(1)} s`);
 
 /** Chooses a row by keys. */
 function slider({ rows, selected }: Scene, change: (what: Partial<Shown>) => void): TemplateResult {
@@ -153,7 +171,8 @@ function slider({ rows, selected }: Scene, change: (what: Partial<Shown>) => voi
     const place = rows.length - 1 - Number((event.target as HTMLInputElement).value);
     change({ row: rows[place]?.start ?? null });
   };
-  const text = selected ? `at ${(selected.start / 1e6).toFixed(2)} MB of the stream` : "none";
+  const wait = selected?.wait ? `; the reader waited ${duration(selected.wait.ms)}` : "";
+  const text = selected ? `at ${(selected.start / 1e6).toFixed(2)} MB of the stream${wait}` : "none";
   return html`<div class="timeline">
     <label for="weave-row">Row</label>
     <input id="weave-row" type="range" min="0" max=${Math.max(0, rows.length - 1)} .value=${String(rows.length - 1 - at)} aria-valuetext=${text} @input=${move} />
@@ -176,21 +195,21 @@ function moment({ until }: Scene, { span }: Shown, first: number, last: number, 
 }
 
 /** What all the parts of the picture mean. */
-function legend(weave: Weave, { rows, cloth, direction }: Scene): TemplateResult {
+function legend(weave: Weave, { told, cloth, direction }: Scene): TemplateResult {
   const key = (kind: string, text: unknown, path = 0): TemplateResult =>
     html`<li><canvas data-key=${kind} data-path=${path} aria-hidden="true" width="26" height="12"></canvas> ${text}</li>`;
-  const any = [...shares(rows).keys()][0] ?? 0;
+  const any = [...shares(told).keys()][0] ?? 0;
   const upwards = cloth.cut === "fixed" ? nothing : key("backward", "filled downwards: the edge is where it began", any);
   return html`<ul class="legend" id="weave-legend">
-    ${[...shares(rows)].map(([path, share]) => key("new", html`<strong>${weave.name(path)}</strong> ${(share * 100).toFixed(0)} %`, path))}
+    ${[...shares(told)].map(([path, share]) => key("new", html`<strong>${weave.name(path)}</strong> ${(share * 100).toFixed(0)} %`, path))}
     ${upwards}
     ${direction === "sent"
       ? html`${key("missing", "faint: not known to have arrived", any)}
-          ${key("again", "dark stripes: sent again, in place of what a stalled path has", any)}
-          ${key("copy", "light stripes: a copy of what another path has", any)}`
+          ${key("again", "stripes like \\: sent again, in place of what a stalled path has", any)}
+          ${key("copy", "stripes like /: a copy of what another path has", any)}`
       : html`${key("none", "blank: has not arrived", any)}
-          ${key("copy", "light stripes: came a second time", any)}`}
-    ${key("wait", "outlined: the reader waited for it, 50 ms or more")}
+          ${key("copy", "stripes like /: came a second time", any)}`}
+    ${key("wait", "outlined: the reader waited for it, 50 ms or more, while later bytes were there")}
   </ul>`;
 }
 
@@ -203,9 +222,9 @@ function howToRead(direction: Direction): TemplateResult {
       ${direction === "sent"
         ? `A path that stalls leaves its part faint: the bytes are on their way and do not arrive. If they come
           before others that have arrived, the reader waits, and they are outlined. Then another path sends them
-          again: dark stripes in its own colour.`
+          again: stripes like \\ on its own colour.`
         : `What a path that stalls was given is blank, until another path brings it: it has then that path's colour,
-          and what comes a second time has light stripes. If it comes before others that have arrived, the
+          and what comes a second time has stripes like /. If it comes before others that have arrived, the
           reader waits, and it is outlined.`}
       After that the rows have the colours of the paths that are left.
     </p>
@@ -215,8 +234,8 @@ function howToRead(direction: Direction): TemplateResult {
 const percent = (part: number, whole: number): string => `${((100 * part) / whole).toFixed(0)} %`;
 
 /** The cloth in words. */
-function words(weave: Weave, { rows, direction }: Scene): string {
-  const of = [...shares(rows)].map(([path, share]) => `${weave.name(path)} ${(share * 100).toFixed(0)} %`).join(", ");
+function words(weave: Weave, { rows, told, direction }: Scene): string {
+  const of = [...shares(told)].map(([path, share]) => `${weave.name(path)} ${(share * 100).toFixed(0)} %`).join(", ");
   const again = rows.filter((row) => repeated(row) > 0).length;
   const waited = Math.max(0, ...rows.map((row) => row.wait?.ms ?? 0));
   const wait = waited > 0 ? `; the reader waited up to ${waited} ms` : "";

@@ -1,0 +1,97 @@
+//! The kill switch as `up` keeps it: closed before anything else, and as long as nobody opens it.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use weftline_net::{DEVICE, Inside, KillSwitch, Near, NetError};
+
+use super::{Links, UpArgs, saved};
+use crate::failure::Failure;
+
+/// How often it is looked whether somebody has removed it, as `nft flush ruleset` does.
+pub(super) const LOOK: Duration = Duration::from_secs(1);
+
+/// What holds while it is closed.
+pub(super) struct Strict {
+    switch: KillSwitch,
+    /// Whether networks of links are reached.
+    lan: bool,
+    /// Those that are now.
+    near: Vec<Near>,
+    /// Links that lead inside, and those of the bond, which never do: by their names and addresses.
+    inside: Inside,
+    used: (Vec<String>, Vec<IpAddr>),
+}
+
+impl Strict {
+    /// Closes it.
+    ///
+    /// # Errors
+    /// When the kernel cannot do it, or does not let us.
+    pub(super) fn close(lan: bool, used: (Vec<String>, Vec<IpAddr>)) -> Result<Self, Failure> {
+        let (switch, near, inside) = (KillSwitch::connect()?, networks(lan), inside(&used));
+        switch.close(DEVICE, &inside, &near)?;
+        let strict = Self { switch, lan, near, inside, used };
+        tracing::info!("the kill switch is closed until 'weftline down'");
+        Ok(strict)
+    }
+
+    /// Closes it if up.toml, or who has closed it before, says so: before anything else is looked at that could
+    /// be refused.
+    ///
+    /// # Errors
+    /// When the kernel cannot do it, or does not let us.
+    pub(super) fn close_first(args: &UpArgs) -> Result<Option<Self>, Failure> {
+        let (is_kept, lan) = saved::strict(&saved::file(args.state_dir.as_deref()));
+        if !is_kept && !KillSwitch::is_wanted()? {
+            return Ok(None);
+        }
+        if !is_kept && !args.strict {
+            tracing::warn!(
+                "the kill switch is closed from before, and stays so until 'weftline down'"
+            );
+        }
+        // What is wrong with the links is told of later.
+        let links = Links::new(&args.path, Vec::new());
+        let used = links.map(|links| links.interfaces()).unwrap_or_default();
+        Self::close(lan || args.lan, used).map(Some)
+    }
+
+    /// Follows the networks of links, and closes it again if somebody has opened it.
+    pub(super) fn keep(&mut self) {
+        if let Err(error) = self.try_keep() {
+            tracing::error!("the kill switch may be open: {error}");
+        }
+    }
+
+    fn try_keep(&mut self) -> Result<(), NetError> {
+        let (near, inside) = (networks(self.lan), inside(&self.used));
+        if !KillSwitch::is_closed().unwrap_or(false) {
+            self.switch.close(DEVICE, &inside, &near)?;
+            tracing::warn!("the kill switch was removed by somebody: it is closed again");
+        } else if (&near, &inside) != (&self.near, &self.inside) {
+            self.switch.change(&inside, &near)?;
+        }
+        (self.near, self.inside) = (near, inside);
+        Ok(())
+    }
+}
+
+/// The links that lead inside now.
+fn inside((names, addresses): &(Vec<String>, Vec<IpAddr>)) -> Inside {
+    Inside::look(names, addresses).unwrap_or_else(|error| {
+        tracing::warn!("containers and tunnels are not reached: {error}");
+        Inside::default()
+    })
+}
+
+/// What is near now, if that is reached.
+fn networks(lan: bool) -> Vec<Near> {
+    if !lan {
+        return Vec::new();
+    }
+    Near::networks().unwrap_or_else(|error| {
+        tracing::warn!("networks of links are not reached: {error}");
+        Vec::new()
+    })
+}

@@ -1,0 +1,165 @@
+//! A server that is away, and comes back.
+
+use std::io::Read as _;
+use std::process::Stdio;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::common::PATIENCE;
+use crate::lanes::{Echo, ask, block_udp};
+use crate::network::{FAR_V4, Network, SERVER, ip, text};
+use crate::site::{FIRST, LONG, Site};
+
+const AWAY: &str = "the server has not answered for 10 s over any link";
+
+/// Waits until the client's status says something.
+#[track_caller]
+fn comes_to_show(net: &Network, what: &str) {
+    let began = Instant::now();
+    loop {
+        let status = text(&net.run(&net.client, &["status"]).stdout);
+        if status.contains(what) {
+            return;
+        }
+        assert!(began.elapsed() < PATIENCE, "{what}: {status}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn without_its_server_a_machine_speaks_for_itself_until_that_is_back() {
+    let Some(net) = Network::set_up() else { return };
+    let far = Echo::start(&net.internet, &format!("{FAR_V4}:7000"));
+    let site = Site::start(&net.internet, &format!("{FAR_V4}:80"));
+    let beyond = Site::start(&net.server, &format!("{SERVER}:80"));
+    let before = net.snapshot();
+    let (server, invite) = net.serve(&["--listen", "0.0.0.0:4433"]);
+    let up = net.up(&invite);
+    assert_eq!(text(&net.curl(&site.url("")).stdout), "198.51.100.1");
+    ask(&net, far.address, b"who");
+    let began = Instant::now();
+    server.signal("-KILL");
+    assert_eq!(server.end().0, None);
+    up.logs(AWAY);
+    assert!(began.elapsed() >= Duration::from_secs(10), "{:?}", began.elapsed());
+    comes_to_show(&net, "weft0: nothing, as the server does not answer");
+    net.comes_to_see(&beyond, "192.168.1.20");
+    let rules = text(&net.client.command("ip").arg("rule").output().unwrap().stdout);
+    assert!(!rules.contains("30565"), "{rules}");
+    // It resumes by itself, UDP as well.
+    let (server, _) = net.serve(&["--listen", "0.0.0.0:4433"]);
+    up.logs("the server answers again");
+    net.comes_to_see(&site, "198.51.100.1");
+    assert_eq!(text(&ask(&net, far.address, b"again")), "198.51.100.1 again");
+    comes_to_show(&net, "weft0: all TCP, UDP and ICMP of this machine");
+    // Once more, and down while it is away.
+    server.signal("-KILL");
+    assert_eq!(server.end().0, None);
+    net.comes_to_see(&beyond, "192.168.1.20");
+    up.signal("-TERM");
+    assert_eq!(up.end().0, Some(0));
+    net.restored(&before);
+}
+
+/// A server that is held up: what was captured before waits for it, and goes on.
+#[test]
+fn a_download_goes_on_when_its_server_is_back() {
+    let Some(net) = Network::set_up() else { return };
+    let site = Site::start(&net.internet, &format!("{FAR_V4}:80"));
+    let beyond = Site::start(&net.server, &format!("{SERVER}:80"));
+    let (server, invite) = net.serve(&["--listen", "0.0.0.0:4433"]);
+    let up = net.up(&invite);
+    let args = ["--silent", "--show-error", "--no-buffer", "--max-time", "400", "--noproxy", "*"];
+    let mut curl = net.client.command("curl");
+    let mut curl = curl.args(args).arg(site.url("long")).stdout(Stdio::piped()).spawn().unwrap();
+    let mut from = curl.stdout.take().unwrap();
+    let mut got = vec![0; FIRST];
+    from.read_exact(&mut got).unwrap();
+    server.signal("-STOP");
+    up.logs(AWAY);
+    net.comes_to_see(&beyond, "192.168.1.20");
+    server.signal("-CONT");
+    up.logs("the server answers again");
+    site.go.store(1, Ordering::SeqCst);
+    from.read_to_end(&mut got).unwrap();
+    assert!(curl.wait().unwrap().success());
+    assert_eq!(got.len(), LONG);
+}
+
+/// Nothing tells of the server there but what connections meet.
+#[test]
+fn a_server_without_lanes_is_missed_where_connections_are_under_way() {
+    let Some(net) = Network::set_up() else { return };
+    let site = Site::start(&net.internet, &format!("{FAR_V4}:80"));
+    let beyond = Site::start(&net.server, &format!("{SERVER}:80"));
+    let (server, invite) = net.serve_tcp_alone(&["--listen", "0.0.0.0:4433"]);
+    let up = net.up(&invite);
+    let args = ["--silent", "--max-time", "400", "--noproxy", "*", "--output", "/dev/null"];
+    let mut curl = net.client.command("curl");
+    let mut curl = curl.args(args).arg(site.url("long")).spawn().unwrap();
+    while site.asked() == 0 {
+        thread::sleep(Duration::from_millis(20));
+    }
+    server.signal("-KILL");
+    assert_eq!(server.end().0, None);
+    up.logs(AWAY);
+    net.comes_to_see(&beyond, "192.168.1.20");
+    curl.kill().unwrap();
+    curl.wait().unwrap();
+    let (_server, _) = net.serve_tcp_alone(&["--listen", "0.0.0.0:4433"]);
+    up.logs("the server answers again");
+    net.comes_to_see(&site, "198.51.100.1");
+}
+
+/// Lanes are agreed on there, and none is up: nothing tells of the server but what connections meet.
+#[test]
+fn a_server_is_missed_where_no_lane_is_up() {
+    let Some(net) = Network::set_up() else { return };
+    let site = Site::start(&net.internet, &format!("{FAR_V4}:80"));
+    let beyond = Site::start(&net.server, &format!("{SERVER}:80"));
+    let (server, invite) = net.serve(&["--listen", "0.0.0.0:4433"]);
+    block_udp(&net, 4433, true);
+    let up = net.up(&invite);
+    // It has answered once, when nothing was under way.
+    comes_to_show(&net, "weft0: all TCP of this machine");
+    let args = ["--silent", "--max-time", "400", "--noproxy", "*", "--output", "/dev/null"];
+    let mut curl = net.client.command("curl");
+    let mut curl = curl.args(args).arg(site.url("long")).spawn().unwrap();
+    while site.asked() == 0 {
+        thread::sleep(Duration::from_millis(20));
+    }
+    // Nothing that it has open breaks off.
+    server.signal("-STOP");
+    up.logs(AWAY);
+    net.comes_to_see(&beyond, "192.168.1.20");
+    curl.kill().unwrap();
+    curl.wait().unwrap();
+}
+
+/// That helps nobody, and what comes next is perhaps a network that the server can be reached from.
+#[test]
+fn without_any_link_nothing_is_let_out() {
+    let Some(net) = Network::set_up() else { return };
+    let site = Site::start(&net.internet, &format!("{FAR_V4}:80"));
+    let (_server, invite) = net.serve(&["--listen", "0.0.0.0:4433"]);
+    let up = net.up(&invite);
+    assert_eq!(text(&net.curl(&site.url("")).stdout), "198.51.100.1");
+    for link in ["wlan0", "wwan0"] {
+        ip(&net.client, &format!("link set {link} down"));
+    }
+    // Longer than a server may be away, of which the time is the thing looked at.
+    let (began, rules) =
+        (Instant::now(), || text(&net.client.command("ip").arg("rule").output().unwrap().stdout));
+    while began.elapsed() < Duration::from_secs(15) {
+        assert!(rules().contains("30565"));
+        thread::sleep(Duration::from_millis(100));
+    }
+    ip(&net.client, "link set wlan0 up");
+    ip(&net.client, "route add default via 192.168.1.1 dev wlan0 metric 600");
+    net.comes_to_see(&site, "198.51.100.1");
+    let down = net.run(&net.client, &["down"]);
+    assert!(down.status.success(), "{down:?}");
+    let log = up.all_it_logged();
+    assert!(!log.iter().any(|line| line.contains(AWAY)), "{log:?}");
+}
