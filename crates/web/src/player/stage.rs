@@ -1,12 +1,13 @@
 //! What is shown to pages: a live stream as it comes, and what the pages say of it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::sync::Notify;
+use weftline_video::live::MAX_OPEN_GOPS;
 use weftline_video::live::wire::{Message, PoseNotice, Tile, TileId};
 use weftline_video::rd::MAX_TILES;
 
@@ -14,9 +15,9 @@ use super::message::{self, Pong, Shown};
 
 /// Pages that watch at once.
 pub(crate) const VIEWERS: usize = 8;
-/// GoPs that wait for a page: what is older than the newest of so many is dropped.
+/// GoPs that have begun and wait for a page: what is older than the newest of so many is dropped.
 const GOPS: u32 = 2;
-/// Tiles that wait for a page, in bytes; what is over is dropped.
+/// What came of GoPs that have not begun, and tiles that wait for a page, in bytes; what is over is dropped.
 const MAX_WAITING: usize = 64 << 20;
 /// Messages other than tiles of GoPs to come that wait for a page. One that does not take so many is given
 /// up. At first it is sent what it holds of each tile.
@@ -45,8 +46,15 @@ struct Inner {
     inits_bytes: usize,
     /// The newest GoP that has begun.
     begun: Option<u32>,
-    /// What came of GoPs that have not begun: a page that comes now is to show all of them.
+    /// What came of GoPs that have not begun, in the order in which it came: a page that comes now is to
+    /// show all of them.
     coming: VecDeque<Item>,
+    coming_bytes: usize,
+    /// Tiles of these that are there: the GoP, the tile and the QP.
+    known: BTreeSet<(u32, u16, u8)>,
+    /// Tiles of these that no page is sent, for want of room or of what their decoders are set up from, by
+    /// the GoP.
+    lost: BTreeMap<u32, u32>,
     /// The newest of each tile that was in time: what conceals it on a page that comes now.
     held: BTreeMap<u16, (TileId, Bytes)>,
     held_bytes: usize,
@@ -56,8 +64,6 @@ struct Inner {
     viewers: Vec<Viewer>,
     next: u64,
     shown: VecDeque<(u64, Shown)>,
-    /// Tiles that could not be shown for want of what their decoders are set up from.
-    without_init: u64,
     over: bool,
 }
 
@@ -84,6 +90,8 @@ struct Waiting {
     bytes: usize,
     words: usize,
     dropped: u32,
+    /// Of these, those of GoPs of which the page has not told what it showed, by the GoP.
+    lost: BTreeMap<u32, u32>,
     /// Nothing more comes.
     ended: bool,
     /// It took nothing for too long.
@@ -147,24 +155,29 @@ impl Stage {
             inner.inits_bytes += tile.init.len();
             inner.inits.insert(which, Bytes::copy_from_slice(tile.init));
         }
-        if !on_time || tile.id.is_sound() {
+        let TileId { gop, tile: place, qp } = tile.id;
+        let is_to_come = inner.begun.is_none_or(|begun| gop > begun);
+        if !on_time || tile.id.is_sound() || !is_to_come || !inner.known.insert((gop, place, qp)) {
             return;
         }
         let Some(init) = inner.inits.get(&which).cloned() else {
-            inner.without_init += 1;
+            inner.lose(gop);
             return;
         };
         // A page that comes now has nothing of the GoPs before.
         let bytes: Bytes = Message::Tile(Tile { init: &init, ..*tile }).to_bytes().into();
         inner.hold(tile.id, &bytes);
-        inner.keep(Item { tile: Some(tile.id.gop), gop: tile.id.gop, bytes });
+        inner.keep(Item { tile: Some(gop), gop, bytes });
     }
 
     /// A GoP is shown from now on.
     pub fn begin(&self, gop: u32) {
         let mut inner = self.inner();
         inner.begun = Some(gop);
-        inner.coming.retain(|item| item.gop > gop);
+        inner.forget();
+        for viewer in &inner.viewers {
+            viewer.queue.waiting().drop_before((gop + 1).saturating_sub(GOPS));
+        }
         inner.send(&Item::word(message::begin(gop)));
     }
 
@@ -240,6 +253,7 @@ impl Stage {
         for item in manifest.into_iter().chain(held).chain(inner.coming.iter().cloned()) {
             queue.push(&item);
         }
+        queue.waiting().begin_lost(&inner.lost);
         queue.waiting().ended = inner.over;
         let told = inner.begun.map_or(0, |gop| gop + 1);
         inner.viewers.push(Viewer { number, queue: Arc::clone(&queue), pose: None, told });
@@ -263,15 +277,44 @@ impl Inner {
         }
     }
 
-    /// Sends what pages that come later are to have, too, until its GoP begins.
+    /// Sends what pages that come later are to have, too, until its GoP begins. There is no room for more
+    /// than pages can take: of that all lack the last that comes.
     fn keep(&mut self, item: Item) {
-        if self.begun.is_some_and(|begun| item.gop <= begun) && item.tile.is_some() {
-            return;
+        let is_near = item.gop - self.begun.unwrap_or(0).min(item.gop) <= MAX_OPEN_GOPS;
+        if self.begun.is_some_and(|begun| item.gop <= begun) {
+            // The server's word on a GoP may come late. A tile that does is none of the GoP's.
+            if item.tile.is_none() {
+                self.send(&item);
+            }
+        } else if is_near && self.coming_bytes + item.bytes.len() <= MAX_WAITING {
+            self.send(&item);
+            self.coming_bytes += item.bytes.len();
+            self.coming.push_back(item);
+        } else if item.tile.is_some() {
+            self.lose(item.gop);
         }
-        let newest = self.coming.iter().map(|kept| kept.gop).max().unwrap_or(0).max(item.gop);
-        self.send(&item);
-        self.coming.push_back(item);
-        self.coming.retain(|kept| kept.gop + GOPS > newest);
+    }
+
+    /// No page is sent a tile of this GoP.
+    fn lose(&mut self, gop: u32) {
+        *self.lost.entry(gop).or_default() += 1;
+        for viewer in &self.viewers {
+            viewer.queue.waiting().lose(gop, 1);
+        }
+    }
+
+    /// Lets go of what came of GoPs that have begun by now.
+    fn forget(&mut self) {
+        let Some(begun) = self.begun else { return };
+        let mut bytes = 0;
+        self.coming.retain(|item| {
+            let is_to_come = item.gop > begun;
+            bytes += if is_to_come { item.bytes.len() } else { 0 };
+            is_to_come
+        });
+        self.coming_bytes = bytes;
+        self.known.retain(|(gop, ..)| *gop > begun);
+        self.lost.retain(|gop, _| *gop > begun);
     }
 
     fn send(&mut self, item: &Item) {
@@ -295,9 +338,8 @@ impl Queue {
     fn push(&self, item: &Item) {
         let mut waiting = self.waiting();
         if let Some(gop) = item.tile {
-            waiting.drop_before((gop + 1).saturating_sub(GOPS));
             if waiting.bytes + item.bytes.len() > MAX_WAITING {
-                waiting.dropped += 1;
+                waiting.lose(gop, 1);
                 return;
             }
             waiting.bytes += item.bytes.len();
@@ -316,15 +358,32 @@ impl Queue {
 impl Waiting {
     /// Drops tiles of GoPs before `gop`.
     fn drop_before(&mut self, gop: u32) {
-        let (mut dropped, mut bytes) = (0, 0);
+        let (mut dropped, mut bytes) = (Vec::new(), 0);
         self.items.retain(|item| {
-            let is_old = item.tile.is_some_and(|of| of < gop);
-            dropped += u32::from(is_old);
-            bytes += if is_old { item.bytes.len() } else { 0 };
-            !is_old
+            let old = item.tile.filter(|of| *of < gop);
+            dropped.extend(old);
+            bytes += old.map_or(0, |_| item.bytes.len());
+            old.is_none()
         });
-        self.dropped += dropped;
         self.bytes -= bytes;
+        for of in dropped {
+            self.lose(of, 1);
+        }
+        // A page tells of what it showed within some GoPs, or not at all.
+        self.lost.retain(|of, _| of.saturating_add(MAX_OPEN_GOPS) >= gop);
+    }
+
+    /// The page is not sent so many tiles of a GoP.
+    fn lose(&mut self, gop: u32, tiles: u32) {
+        self.dropped += tiles;
+        *self.lost.entry(gop).or_default() += tiles;
+    }
+
+    /// So many tiles of each GoP were lost before the page came.
+    fn begin_lost(&mut self, lost: &BTreeMap<u32, u32>) {
+        for (gop, tiles) in lost {
+            self.lose(*gop, *tiles);
+        }
     }
 
     fn pop(&mut self) -> Option<Bytes> {

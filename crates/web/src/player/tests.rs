@@ -301,7 +301,10 @@ async fn a_slow_page_misses_old_tiles_and_nothing_grows() {
     let watching = stage.watch().unwrap();
     for gop in 0..50 {
         give(&stage, gop, b"init", &[0; 1000], true);
-        give(&stage, gop, b"", &[1; 1000], true);
+        let (init, segment) = (&b"init"[..], &[1; 1000][..]);
+        let id = TileId { gop, tile: 6, qp: 37 };
+        let digests = TileDigests::of(init, segment);
+        stage.tile(&Tile { id, init, segment, digests }, true);
         stage.begin(gop);
     }
     stage.end(None);
@@ -323,6 +326,70 @@ async fn a_slow_page_misses_old_tiles_and_nothing_grows() {
         stage.sample("{}");
     }
     assert_eq!(watching.next().await, super::stage::Next::GivenUp);
+}
+
+/// What is told to a page that takes all that waits for it.
+async fn all_of(watching: &super::stage::Watching) -> Vec<Bytes> {
+    let mut got = Vec::new();
+    while let super::stage::Next::Message(bytes) = watching.next().await {
+        got.push(bytes);
+    }
+    got
+}
+
+/// A jitter buffer of many GoPs: what begins first is there, for a page that comes late and for one that
+/// takes nothing for a while.
+#[tokio::test]
+async fn a_buffer_of_many_gops_is_there_when_it_begins() {
+    let stage = Arc::new(Stage::new());
+    let manifest = Message::Manifest(manifest()).to_bytes();
+    stage.manifest(&manifest, 8);
+    let slow = stage.watch().unwrap();
+    let mut expected = vec![Bytes::from(manifest)];
+    for gop in 0..12 {
+        let notice = Message::Gop(notice(gop)).to_bytes();
+        stage.notice(gop, &notice);
+        give(&stage, gop, b"init", &[gop as u8; 9], true);
+        expected.extend([notice.into(), tile(gop, &[gop as u8; 9]).into()]);
+    }
+    let late = stage.watch().unwrap();
+    for gop in 0..2 {
+        stage.begin(gop);
+        expected.push(message::begin(gop).into());
+    }
+    stage.end(None);
+    for page in [slow, late] {
+        assert_eq!(all_of(&page).await, expected);
+    }
+}
+
+/// A server that sends one tile again and again, and one that sends more ahead than anybody can keep.
+#[tokio::test]
+async fn what_is_to_come_is_kept_once_and_within_bounds() {
+    let stage = Arc::new(Stage::new());
+    let page = stage.watch().unwrap();
+    for _ in 0..100 {
+        give(&stage, 1, b"init", &[7; 9], true);
+    }
+    let late = stage.watch().unwrap();
+    // Of a page that takes all at once nothing waits; yet it cannot keep more either.
+    let segment = vec![0; 2 << 20];
+    let mut taken = 0;
+    for gop in 2..42 {
+        give(&stage, gop, b"", &segment, true);
+    }
+    page.pong(1);
+    late.pong(1);
+    stage.end(None);
+    for page in [page, late] {
+        let got = all_of(&page).await;
+        let tiles = got.iter().filter(|bytes| bytes[0] == 4);
+        assert_eq!(tiles.clone().filter(|bytes| bytes[4] == 1).count(), 1, "once");
+        taken += tiles.map(Bytes::len).sum::<usize>();
+        let dropped = u32::from_be_bytes(got[0][19..23].try_into().unwrap());
+        assert_eq!(dropped, 9, "31 and a small one fit within 64 MiB");
+    }
+    assert!(taken <= 2 * (64 << 20), "{taken}");
 }
 
 fn poses(all: &[(u64, [f32; 3])]) -> Vec<u8> {

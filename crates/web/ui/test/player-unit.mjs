@@ -164,6 +164,8 @@ test("rates of paths are means of two seconds", () => {
 /** A decoder that shows pictures as they come. */
 class Decoder {
   static made = [];
+  static decoded = [];
+  static throws = false;
   constructor({ output }) {
     this.output = output;
     this.decodeQueueSize = 0;
@@ -172,6 +174,8 @@ class Decoder {
   }
   configure() {}
   decode({ timestamp }) {
+    Decoder.decoded.push(timestamp);
+    if (Decoder.throws) throw new DOMException("a key picture is wanted", "DataError");
     const frame = {
       timestamp, format: "I420", displayWidth: 48, displayHeight: 48, colorSpace: { matrix: "bt709" },
       copyTo: async () => [], close() {},
@@ -184,6 +188,110 @@ class Decoder {
   }
 }
 
+/** An engine at a time of the test's own, what it posts and reports, and its tiles. */
+async function stage(other = {}) {
+  globalThis.VideoDecoder = Decoder;
+  globalThis.EncodedVideoChunk = class {
+    constructor(chunk) {
+      Object.assign(this, chunk);
+    }
+  };
+  Decoder.decoded = [];
+  const [posted, reports] = [[], []];
+  const clock = Object.assign(new Clock(), { position: () => 0, hint() {}, time: () => Infinity });
+  const engine = new Engine(clock, (message) => posted.push(message), (shown) => reports.push(shown));
+  const [init, segment] = [await fixture("tile-init.mp4"), await fixture("tile.m4s")];
+  const manifest = {
+    width: 192, height: 96, columns: 4, rows: 2, gop: 500, pictures: 6, gops: 99, concealment: "grey", scheme: "ows",
+    qps: [32, 42], ...other,
+  };
+  engine.take({ is: "manifest", manifest });
+  const rung = (qp) => ({ qp, bytes: 1 });
+  /** A GoP is announced, with the rungs of its tiles, and how old what conceals them may be. */
+  const announce = (gop, planned = Array(8).fill(32), ages = 0) => {
+    const tiles = planned.map((qp) => ({ planned: qp === null ? null : rung(qp), base: null, ages }));
+    engine.take({ is: "gop", notice: { gop, tiles } });
+  };
+  const come = (gop, tile, qp = 32) =>
+    engine.take({ is: "tile", tile: { gop, tile, qp, init: init.slice(), segment: segment.slice() } });
+  const begin = (gop) => engine.take({ is: "begin", gop });
+  const settle = async () => {
+    for (let turn = 0; turn < 30; turn++) {
+      await new Promise((done) => setTimeout(done, 0));
+      engine.step();
+    }
+  };
+  const of = (is) => posted.filter((message) => message.is === is);
+  return { engine, clock, posted, reports, announce, come, begin, settle, of };
+}
+
+test("GoPs of a long buffer are there when they begin", async () => {
+  const { announce, come, begin, of } = await stage();
+  for (let gop = 0; gop < 12; gop++) {
+    announce(gop);
+    for (let tile = 0; tile < 8; tile++) come(gop, tile);
+  }
+  for (let gop = 0; gop < 12; gop++) {
+    begin(gop);
+    assert.deepEqual(of("gop")[gop].tiles.map(({ qp }) => qp), Array(8).fill(32), `GoP ${gop}`);
+    // A buffer stays as long as it is.
+    announce(gop + 12);
+  }
+});
+
+test("what comes of GoPs that are not begun is kept within bounds, what begins first the longest", async () => {
+  const { engine, announce, come, begin, of } = await stage();
+  for (let gop = 0; gop < 1000; gop++) {
+    announce(gop);
+    come(gop, 1);
+  }
+  assert.equal(engine.ahead().gops, 64);
+  // Again and again is once.
+  const { bytes } = engine.ahead();
+  for (let time = 0; time < 10; time++) come(3, 1);
+  assert.equal(engine.ahead().bytes, bytes);
+  begin(0);
+  assert.equal(of("gop")[0].tiles[1].qp, 32);
+  const large = { gop: 1, qp: 42, init: new Uint8Array(1), segment: new Uint8Array(40 << 20) };
+  const take = (tile) => engine.take({ is: "tile", tile: { ...large, tile } });
+  for (let tile = 0; tile < 3; tile++) take(tile);
+  assert.throws(() => take(3), /no room/);
+  assert.ok(engine.ahead().bytes <= 128 << 20, `${engine.ahead().bytes}`);
+  for (let gop = 1; gop < 64; gop++) begin(gop);
+  assert.deepEqual(engine.ahead(), { gops: 0, bytes: 0 });
+});
+
+/** The worker, with a connection and timers of the test's own. */
+async function worker() {
+  const [sent, posted, sockets, timers] = [[], [], [], []];
+  class Socket {
+    static OPEN = 1;
+    readyState = 1;
+    constructor() {
+      sockets.push(this);
+    }
+    send(bytes) {
+      sent.push(new Uint8Array(bytes));
+    }
+    close() {}
+  }
+  const old = globalThis.setInterval;
+  Object.assign(globalThis, {
+    WebSocket: Socket,
+    location: { origin: "http://127.0.0.1:1" },
+    postMessage: (message) => posted.push(message),
+    setInterval: (run) => timers.push(run),
+  });
+  try {
+    await modules("player/worker");
+  } finally {
+    globalThis.setInterval = old;
+  }
+  const say = (data) => globalThis.onmessage({ data });
+  const hear = async (name) => sockets.at(-1).onmessage({ data: (await fixture(`${name}.bin`)).slice().buffer });
+  return { sent, posted, sockets, tick: () => timers.forEach((run) => run()), say, hear };
+}
+
 test("what was there when its GoP began is shown, and each loss has its reason", async () => {
   globalThis.VideoDecoder = Decoder;
   globalThis.EncodedVideoChunk = class {
@@ -191,6 +299,7 @@ test("what was there when its GoP began is shown, and each loss has its reason",
       Object.assign(this, chunk);
     }
   };
+  Decoder.made = [];
   const posted = [];
   const reports = [];
   // Time stands still, however long this takes.

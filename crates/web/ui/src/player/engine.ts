@@ -7,8 +7,9 @@ import { samples, setup } from "./mp4.js";
 import { type Colour, GREY, LEAVE, type Planes, planes, THERE, type TileState, type ToPage } from "./talk.js";
 import { type GopNotice, type Manifest, type Message, NOTHING, type Shown, SOUND, type Tile } from "./wire.js";
 
-/** GoPs that are kept before they begin; the program sends two. */
-const MAX_GOPS = 4;
+/** GoPs that are kept before they begin, and their bytes; the program sends so many, and half as much. */
+const MAX_GOPS = 64;
+const MAX_BYTES = 128 << 20;
 /** Pictures that are decoded ahead of what is shown, at least. */
 const AHEAD = 5;
 /** Buffers of pictures that are kept for others. */
@@ -19,6 +20,7 @@ interface Coming {
   notice: GopNotice | null;
   /** Of each tile, what came of it by its QP. */
   tiles: Map<number, Map<number, Tile>>;
+  bytes: number;
 }
 
 /** A GoP that is shown. */
@@ -88,7 +90,8 @@ export class Engine {
       case "manifest":
         return this.start(message.manifest);
       case "gop":
-        this.open(message.notice.gop).notice = message.notice;
+        // The word on a GoP that has begun is too late.
+        if (message.notice.gop > this.current) this.open(message.notice.gop).notice = message.notice;
         return;
       case "tile":
         return this.keep(message.tile);
@@ -120,24 +123,34 @@ export class Engine {
     if (this.manifest) this.order = byDistance(this.manifest.columns, this.manifest.rows, head);
   }
 
+  /** What is there of a GoP to come. Of too many those that begin last are let go. */
   private open(gop: number): Coming {
     let found = this.coming.get(gop);
     if (!found) {
-      found = { notice: null, tiles: new Map() };
+      found = { notice: null, tiles: new Map(), bytes: 0 };
       this.coming.set(gop, found);
-      const oldest = Math.min(...this.coming.keys());
-      if (this.coming.size > MAX_GOPS) this.coming.delete(oldest);
+      if (this.coming.size > MAX_GOPS) this.coming.delete(Math.max(...this.coming.keys()));
     }
     return found;
+  }
+
+  /** How much is there of GoPs to come. */
+  ahead(): { gops: number; bytes: number } {
+    const all = [...this.coming.values()];
+    return { gops: all.length, bytes: all.reduce((sum, { bytes }) => sum + bytes, 0) };
   }
 
   private keep(tile: Tile): void {
     if (!this.manifest || tile.tile === SOUND || tile.gop <= this.current) return;
     if (tile.tile >= this.manifest.columns * this.manifest.rows) throw new Error(`there is no tile ${tile.tile}`);
-    const { tiles } = this.open(tile.gop);
-    const known = tiles.get(tile.tile);
-    if (known) known.set(tile.qp, tile);
-    else tiles.set(tile.tile, new Map([[tile.qp, tile]]));
+    const bytes = tile.init.length + tile.segment.length;
+    const coming = this.open(tile.gop);
+    const known = coming.tiles.get(tile.tile) ?? new Map<number, Tile>();
+    if (known.has(tile.qp)) return;
+    if (this.ahead().bytes + bytes > MAX_BYTES) throw new Error("there is no room for all that comes ahead");
+    known.set(tile.qp, tile);
+    coming.tiles.set(tile.tile, known);
+    coming.bytes += bytes;
   }
 
   /** A GoP's time has come in the program: what is there of it is all that is shown of it. */
