@@ -25,11 +25,14 @@ struct Line {
     late_network: u16,
     model_psnr_db: Option<f64>,
     shown_psnr_db: Option<f64>,
-    /// Of each tile, the QP that the player counts as shown; the one that the page has shown; and in how
-    /// many of the pictures that it has shown that was not there.
+    /// Of each tile, the QP that the player counts as shown; the one that the page had when the GoP began; the
+    /// one that it has shown; and in how many of the pictures that it has shown that was not there.
     model: Vec<Option<u8>>,
+    had: Vec<Option<u8>>,
     shown: Vec<Option<u8>>,
     missed: Vec<u16>,
+    /// Tiles that the page was not sent, as it was too slow.
+    unsent: u64,
     /// Tiles that were concealed by something else than at the player, for what was late before.
     held_other: u32,
 }
@@ -46,11 +49,15 @@ struct Seen {
     as_said: u64,
     late_network: u64,
     late_decoding: u64,
-    /// Tiles that were shown at another QP.
+    /// Tiles that the page was not sent, as it was too slow to take them or there was no room.
+    unsent: u64,
+    /// Tiles that were not there on the page when their GoP began, and nothing says why.
+    lost: u64,
+    /// Tiles that were shown, or were to be, at another QP.
     other: u64,
     /// GoPs of which the PSNR is known, and its sums by the player and by the page, dB.
     judged: [f64; 3],
-    /// The same of those where no tile was late by decoding.
+    /// The same of those where all was there on the page and none was late by decoding.
     exact: [f64; 3],
 }
 
@@ -64,17 +71,24 @@ impl Seen {
             self.unseen += 1;
             return;
         }
-        let mut late = 0;
-        for ((model, shown), missed) in line.model.iter().zip(&line.shown).zip(&line.missed) {
+        let (mut late, mut unsent) = (0, line.unsent);
+        let tiles = line.model.iter().zip(&line.had).zip(line.shown.iter().zip(&line.missed));
+        for ((model, had), (shown, missed)) in tiles {
             self.tiles += 1;
-            match (model, shown) {
-                (Some(model), Some(shown)) if model != shown => self.other += 1,
-                (None, Some(_)) => self.other += 1,
-                (Some(_), None) => late += 1,
+            match (model, had, shown) {
+                // Of a tile that was not sent its base layer may have been.
+                (Some(_), had, _) if had != model && unsent > 0 => unsent -= 1,
+                (Some(_), None, None) => self.lost += 1,
+                _ if had != model || shown.is_some_and(|shown| Some(shown) != *model) => {
+                    self.other += 1;
+                }
+                (Some(_), _, None) => late += 1,
                 _ if *missed > 0 => late += 1,
                 _ => self.as_said += 1,
             }
         }
+        let unsent = line.unsent - unsent;
+        self.unsent += unsent;
         self.late_decoding += late;
         if let (Some(model), Some(shown)) = (line.model_psnr_db, line.shown_psnr_db) {
             let add = |sums: &mut [f64; 3]| {
@@ -83,7 +97,7 @@ impl Seen {
                 sums[2] += shown;
             };
             add(&mut self.judged);
-            if late == 0 && line.held_other == 0 {
+            if late == 0 && unsent == 0 && line.held_other == 0 {
                 add(&mut self.exact);
             }
         }
@@ -109,6 +123,13 @@ pub(super) fn run(path: &Path, json: bool, limit_db: f64) -> Result<(), Failure>
             return Err(Failure::failed(format!(
                 "page {page} has shown {} tiles at another QP than the player says arrived",
                 seen.other
+            )));
+        }
+        if seen.lost > 0 {
+            return Err(Failure::failed(format!(
+                "page {page} did not have {} tiles when their GoP began that the player says arrived, \
+                 and they are not counted as dropped on the way to it",
+                seen.lost
             )));
         }
         if let Some([_, gap]) = Seen::psnr(seen.exact).filter(|[_, gap]| gap.abs() > limit_db) {
@@ -138,7 +159,7 @@ fn read(path: &Path) -> Result<BTreeMap<u64, Seen>, Failure> {
         let line: Line = serde_json::from_str(&text).map_err(|error| {
             at(format!("{error}; it is what weftline vr play --shown writes that is compared"))
         })?;
-        let fits = [line.shown.len(), line.missed.len()] == [line.model.len(); 2];
+        let fits = [line.had.len(), line.shown.len(), line.missed.len()] == [line.model.len(); 3];
         if line.schema != 1 || !fits {
             return Err(at("it is of another release, or its lists are not of one length".into()));
         }
@@ -162,6 +183,8 @@ fn table(pages: &BTreeMap<u64, Seen>) -> String {
         "shown as said",
         "late by network",
         "late by decoding",
+        "not sent",
+        "lost",
         "other",
         "PSNR dB",
         "less by decoding dB",
@@ -179,6 +202,8 @@ fn table(pages: &BTreeMap<u64, Seen>) -> String {
             seen.as_said.to_string(),
             seen.late_network.to_string(),
             seen.late_decoding.to_string(),
+            seen.unsent.to_string(),
+            seen.lost.to_string(),
             seen.other.to_string(),
             db(psnr.map(|[psnr, _]| psnr)),
             db(psnr.map(|[_, gap]| gap)),
@@ -203,6 +228,8 @@ fn lines(pages: &BTreeMap<u64, Seen>) -> String {
             "as_said": seen.as_said,
             "late_network": seen.late_network,
             "late_decoding": seen.late_decoding,
+            "unsent": seen.unsent,
+            "lost": seen.lost,
             "other": seen.other,
             "model_psnr_db": psnr.map(|[psnr, _]| psnr),
             "less_by_decoding_db": psnr.map(|[_, gap]| gap),
@@ -222,13 +249,34 @@ mod tests {
         file
     }
 
+    /// A line of a page that had all that it shows, and all that it was to.
     fn line(model: [Option<u8>; 3], shown: [Option<u8>; 3], missed: [u16; 3]) -> Value {
+        let had: Vec<_> = shown.iter().zip(model).map(|(shown, model)| shown.or(model)).collect();
         json!({
             "schema": 1, "gop": 0, "page": 4, "pictures_shown": 5, "pictures_dropped": 1,
             "late_network": 1, "late_decoding": 0, "lead_ms": 3.0, "model_psnr_db": 40.0,
             "shown_psnr_db": 39.0, "model": model, "shown": shown, "missed": missed,
-            "held_other": 0,
+            "held_other": 0, "had": had, "unsent": 0,
         })
+    }
+
+    #[test]
+    fn what_did_not_reach_the_page_is_an_error_unless_it_was_dropped() {
+        let model = [Some(22), None, Some(37)];
+        let mut gone = line(model, [Some(22), None, None], [0; 3]);
+        gone["had"] = json!([22, null, null]);
+        let error = run(log(&[gone.clone()]).path(), false, 0.3).unwrap_err().to_string();
+        assert!(error.contains("page 4 did not have 1 tiles"), "{error}");
+        gone["unsent"] = json!(1);
+        let file = log(&[gone]);
+        assert!(run(file.path(), true, 0.3).is_ok());
+        let seen = read(file.path()).unwrap()[&4];
+        assert_eq!((seen.as_said, seen.unsent, seen.lost, seen.late_decoding), (2, 1, 0, 0));
+        // Of what was not sent the base layer may be there, and is shown.
+        let mut base = line(model, [Some(42), None, Some(37)], [0; 3]);
+        assert!(run(log(&[base.clone()]).path(), true, 0.3).is_err());
+        base["unsent"] = json!(1);
+        assert!(run(log(&[base]).path(), true, 0.3).is_ok());
     }
 
     #[test]

@@ -58,6 +58,11 @@ pub struct Shown {
     /// Of each tile, in raster order: the QP that was shown, if any was, and in how many of the pictures
     /// that were shown it was not.
     pub tiles: Vec<(Option<u8>, u16)>,
+    /// Of each tile, the QP that was there when the GoP began and was to be decoded.
+    pub had: Vec<Option<u8>>,
+    /// Tiles of the GoP that this page was not sent though they were whole in time: it was too slow, or
+    /// there was no room. The page does not say this; it is what was dropped on the way to it.
+    pub unsent: u32,
 }
 
 /// Why bytes are no message of a page.
@@ -152,16 +157,20 @@ fn shown(reader: &mut Reader<'_>) -> Result<Shown, WrongMessage> {
     let lead_ms = reader.f32("lead", HOUR_MS)?;
     let count = usize::from(reader.u16()?);
     let count = reader.count(count, "number of tiles", MAX_TILES)?;
-    let mut tiles = Vec::with_capacity(count);
+    let (mut tiles, mut had) = (Vec::with_capacity(count), Vec::with_capacity(count));
+    let known = |qp: u8| (qp != NOTHING).then_some(qp);
     for _ in 0..count {
-        let [qp] = reader.array()?;
+        let [there, qp] = reader.array()?;
         let missed = reader.u16()?;
         if missed > shown {
             return Err(reader.wrong("number of pictures"));
         }
-        tiles.push(((qp != NOTHING).then_some(qp), missed));
+        tiles.push((known(qp), missed));
+        had.push(known(there));
     }
-    Ok(Shown { gop, shown, dropped, late_network, late_decoding, lead_ms, tiles })
+    let shown =
+        Shown { gop, shown, dropped, late_network, late_decoding, lead_ms, tiles, had, unsent: 0 };
+    Ok(shown)
 }
 
 /// What a page is told of itself.

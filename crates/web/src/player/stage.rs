@@ -454,7 +454,7 @@ impl Watching {
     ///
     /// # Errors
     /// What is wrong with it, if it cannot be.
-    pub(crate) fn shown(&self, shown: Shown) -> Result<(), &'static str> {
+    pub(crate) fn shown(&self, mut shown: Shown) -> Result<(), &'static str> {
         let mut inner = self.stage.inner();
         let (tiles, begun) = (inner.tiles, inner.begun);
         let Some(viewer) = inner.viewers.iter_mut().find(|one| one.number == self.number) else {
@@ -467,6 +467,7 @@ impl Watching {
             return Err("it tells of a GoP twice, or of one that has not begun");
         }
         viewer.told = shown.gop + 1;
+        shown.unsent = viewer.queue.waiting().lost.remove(&shown.gop).unwrap_or(0);
         if inner.shown.len() == MAX_SHOWN {
             inner.shown.pop_front();
         }

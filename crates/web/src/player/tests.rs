@@ -280,8 +280,11 @@ async fn what_a_page_has_shown_is_taken_once() {
     place.stage.manifest(&Message::Manifest(manifest()).to_bytes(), 8);
     let mut page = place.connect(|_| ()).await.unwrap();
     place.watched_by(1).await;
+    // Of this tile no decoder can be set up.
+    give(&place.stage, 0, b"", b"lost", true);
     place.stage.begin(0);
-    let of = Shown { shown: 4, tiles: vec![(Some(22), 1); 8], ..Default::default() };
+    let (tiles, had) = (vec![(Some(22), 1); 8], vec![Some(22); 8]);
+    let of = Shown { shown: 4, tiles, had, unsent: 1, ..Default::default() };
     say(&mut page, shown(&of)).await;
     while !place.stage.have_told(1) {
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -413,7 +416,8 @@ fn shown(of: &Shown) -> Vec<u8> {
     }
     bytes.extend(of.lead_ms.to_be_bytes());
     bytes.extend((of.tiles.len() as u16).to_be_bytes());
-    for (qp, missed) in &of.tiles {
+    for (tile, (qp, missed)) in of.tiles.iter().enumerate() {
+        bytes.push(of.had.get(tile).copied().flatten().unwrap_or(255));
         bytes.push(qp.unwrap_or(255));
         bytes.extend(missed.to_be_bytes());
     }
@@ -437,6 +441,8 @@ fn the_fixtures_of_the_page_are_these_messages() {
         late_decoding: 5,
         lead_ms: -12.5,
         tiles: vec![(Some(22), 0), (None, 4)],
+        had: vec![Some(22), Some(37)],
+        unsent: 0,
     };
     let said = [(1_500_000_000, [-170.5, 30.0, 0.0]), (1_550_000_000, [180.0, -90.0, 2.5])];
     let all = [
@@ -519,7 +525,9 @@ proptest! {
         tiles in prop::collection::vec((prop::option::of(0_u8..52), 0_u16..500), 0..50),
     ) {
         let tiles = tiles.into_iter().map(|(qp, missed)| (qp, missed.min(pictures))).collect();
-        let of = Shown { gop, shown: pictures, lead_ms, tiles, ..Default::default() };
+        let tiles: Vec<(Option<u8>, u16)> = tiles;
+        let had = tiles.iter().rev().map(|(qp, _)| *qp).collect();
+        let of = Shown { gop, shown: pictures, lead_ms, tiles, had, ..Default::default() };
         let bytes = shown(&of);
         for cut in 0..bytes.len() {
             prop_assert!(message::decode(&bytes[..cut]).is_err());

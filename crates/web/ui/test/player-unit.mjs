@@ -51,7 +51,7 @@ test("messages are written as the Rust side reads them", async () => {
   ];
   const same = async (bytes, name) => assert.deepEqual(new Uint8Array(bytes), await fixture(`${name}.bin`));
   await same(wire.poses(all), "poses");
-  const tiles = [{ qp: 22, missed: 0 }, { qp: wire.NOTHING, missed: 4 }];
+  const tiles = [{ had: 22, qp: 22, missed: 0 }, { had: 37, qp: wire.NOTHING, missed: 4 }];
   const of = { gop: 3, shown: 4, dropped: 1, lateNetwork: 2, lateDecoding: 5, lead: -12.5, tiles };
   await same(wire.shown(of), "shown");
   await same(wire.ping(77_000_001), "ping");

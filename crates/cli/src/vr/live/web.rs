@@ -11,7 +11,7 @@ use serde_json::json;
 use weftline_core::Instant;
 use weftline_video::geometry::{FieldOfView, Orientation, Viewport};
 use weftline_video::live::wire::{GopNotice, Manifest, Message, PoseNotice, Tile};
-use weftline_video::live::{Client, GopReport};
+use weftline_video::live::{Client, GopReport, MAX_OPEN_GOPS};
 use weftline_video::shown::{
     Concealment, Concealments, Encoding, Held, Wanted, capped_psnr_db, viewport_error,
 };
@@ -20,8 +20,9 @@ use weftline_web::{OpenError, PlayerPage, Settings, Shown, Stage};
 use crate::failure::Failure;
 use crate::ops::DashboardPlace;
 
-/// GoPs of which it is known what the player counts as shown: pages tell within a second.
-const KEPT: usize = 64;
+/// GoPs of which it is known what the player counts as shown: those to come, as many as there may be, and as
+/// many that have begun, of which pages tell within some.
+const KEPT: usize = 2 * MAX_OPEN_GOPS as usize;
 /// Poses of a GoP that count for its PSNR.
 const MAX_POSES: usize = 1_024;
 /// How long pages have for the last pictures.
@@ -68,6 +69,15 @@ impl Gop {
         };
         let wanted = Wanted { planned: told.planned.map(encoding), base: told.base.map(encoding) };
         wanted.outcome(|qp| self.there.get(&tile).is_some_and(|qps| qps.contains(&qp))).1
+    }
+
+    /// The QP of a tile that the player counts as shown. Without the server's word on the GoP a page shows the
+    /// finest that is there.
+    fn counts(&self, tile: u16) -> Option<u8> {
+        match &self.notice {
+            Some(_) => self.best(tile).map(|best| best.qp),
+            None => self.there.get(&tile)?.iter().min().copied(),
+        }
     }
 
     /// What an encoding of a tile loses, if it is one that is sent.
@@ -213,7 +223,13 @@ impl Web {
     pub(crate) fn note_shown(&mut self) -> Result<(), String> {
         let all = VecDeque::from(self.stage.take_shown());
         for (page, shown) in all {
-            let line = self.line(page, &shown);
+            let Some(line) = self.line(page, &shown) else {
+                let gop = shown.gop;
+                tracing::warn!(
+                    "--shown: page {page} tells too late of GoP {gop}, which has no line"
+                );
+                continue;
+            };
             if let Some(log) = &mut self.log {
                 log.line(&line)?;
             }
@@ -221,15 +237,15 @@ impl Web {
         Ok(())
     }
 
-    /// What a page has shown, beside what the player counts as shown.
-    fn line(&mut self, page: u64, shown: &Shown) -> String {
+    /// What a page has shown, beside what the player counts as shown; `None` if that is not known any more.
+    fn line(&mut self, page: u64, shown: &Shown) -> Option<String> {
+        self.gops.get(&shown.gop)?.held.as_ref()?;
         let (psnr_db, held_other) = self.judge(page, shown).unzip();
-        let empty = Gop::default();
-        let gop = self.gops.get(&shown.gop).unwrap_or(&empty);
+        let gop = self.gops.get(&shown.gop)?;
         let model: Vec<Option<u8>> =
-            (0..shown.tiles.len() as u16).map(|tile| gop.best(tile).map(|best| best.qp)).collect();
+            (0..shown.tiles.len() as u16).map(|tile| gop.counts(tile)).collect();
         let (tiles, missed): (Vec<_>, Vec<_>) = shown.tiles.iter().copied().unzip();
-        json!({
+        let line = json!({
             "schema": 1,
             "gop": shown.gop,
             "page": page,
@@ -241,11 +257,13 @@ impl Web {
             "model_psnr_db": gop.psnr_db,
             "shown_psnr_db": psnr_db,
             "model": model,
+            "had": shown.had,
             "shown": tiles,
             "missed": missed,
+            "unsent": shown.unsent,
             "held_other": held_other.unwrap_or(0),
-        })
-        .to_string()
+        });
+        Some(line.to_string())
     }
 
     /// The viewport's PSNR by what a page has shown, as the player judges what arrived; and how many tiles

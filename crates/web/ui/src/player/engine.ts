@@ -28,6 +28,8 @@ interface Going {
   gop: number;
   /** Of each tile, the QP that is decoded, if any. */
   qps: (number | null)[];
+  /** The QP that was there when it began. */
+  had: (number | null)[];
   lateNetwork: number;
   /** Tiles that came and are none that can be decoded. */
   broken: number;
@@ -164,18 +166,19 @@ export class Engine {
     const count = manifest.columns * manifest.rows;
     const none = () => new Array<number>(count).fill(0);
     const going: Going = {
-      gop, qps: [], lateNetwork: 0, broken: 0, missed: none(), there: none(), shown: 0, dropped: 0, lead: Infinity,
+      gop, qps: [], had: [], lateNetwork: 0, broken: 0, missed: none(), there: none(), shown: 0, dropped: 0, lead: Infinity,
     };
     const wants = new Array<number>(manifest.pictures).fill(0);
     const states: TileState[] = [];
     for (let tile = 0; tile < count; tile++) {
       const chosen = this.choose(tile, coming, wants, gop);
-      const qp = chosen ?? null;
+      const qp = chosen?.qp ?? null;
       const planned = coming.notice?.tiles[tile]?.planned;
       const late = planned ? planned.qp !== qp : coming.notice === null && qp === null;
-      if (chosen === undefined) going.broken += 1;
+      if (chosen && qp === null) going.broken += 1;
       else if (late) going.lateNetwork += 1;
       going.qps.push(qp);
+      going.had.push(chosen?.had ?? null);
       states.push({ qp, late });
     }
     this.recall(going, wants);
@@ -212,9 +215,9 @@ export class Engine {
     this.held.clear();
   }
 
-  /** The QP of a tile that is shown of a GoP, which is decoded from now on: the one that was planned, else
-   * the base layer. `null`: nothing of it is there; `undefined`: what is there cannot be decoded. */
-  private choose(tile: number, coming: Coming, wants: number[], gop: number): number | null | undefined {
+  /** The QP of a tile that is there of a GoP, the one that was planned, else the base layer; and the same as
+   * what is decoded from now on, or `null` where it cannot be. `null`: nothing of it is there. */
+  private choose(tile: number, coming: Coming, wants: number[], gop: number): { had: number; qp: number | null } | null {
     const { manifest } = this;
     const came = coming.tiles.get(tile);
     if (!came || !manifest) return null;
@@ -230,10 +233,10 @@ export class Engine {
       const course: Course = { gop, codec: how.codec, samples: all, first };
       for (const { picture } of all) wants[picture] += 1;
       this.bank.add(tile, course);
-      return found.qp;
+      return { had: found.qp, qp: found.qp };
     } catch (error) {
       this.failed(tile, String(error));
-      return undefined;
+      return { had: found.qp, qp: null };
     }
   }
 
@@ -382,6 +385,7 @@ export class Engine {
     const lead = Number.isFinite(going.lead) ? going.lead : 0;
     const { gop, shown, dropped, lateNetwork } = going;
     const tiles = going.qps.map((qp, tile) => ({
+      had: going.had[tile] ?? NOTHING,
       qp: qp !== null && going.there[tile] > 0 ? qp : NOTHING,
       missed: going.missed[tile],
     }));

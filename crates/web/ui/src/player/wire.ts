@@ -241,8 +241,9 @@ export interface Shown {
   lateDecoding: number;
   /** How long before its time the last picture was ready that was so the latest, ms. */
   lead: number;
-  /** Of each tile: the QP that was shown, or `NOTHING`; and in how many of the pictures shown it was not. */
-  tiles: { qp: number; missed: number }[];
+  /** Of each tile: the QP that was there when the GoP began, and the one that was shown, or `NOTHING`; and in how
+   * many of the pictures shown it was not. */
+  tiles: { had: number; qp: number; missed: number }[];
 }
 
 class Writer {
@@ -291,9 +292,9 @@ export function poses(all: Pose[]): ArrayBuffer {
 }
 
 export function shown(of: Shown): ArrayBuffer {
-  const writer = new Writer(19 + 3 * of.tiles.length).u8(49).u32(of.gop).u16(of.shown).u16(of.dropped);
+  const writer = new Writer(19 + 4 * of.tiles.length).u8(49).u32(of.gop).u16(of.shown).u16(of.dropped);
   writer.u16(of.lateNetwork).u16(of.lateDecoding).f32(of.lead).u16(of.tiles.length);
-  for (const { qp, missed } of of.tiles) writer.u8(qp).u16(missed);
+  for (const { had, qp, missed } of of.tiles) writer.u8(had).u8(qp).u16(missed);
   return writer.done();
 }
 
