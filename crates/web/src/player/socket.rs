@@ -166,6 +166,9 @@ async fn hear(watching: &Watching, from: &mut SplitStream<Socket>) -> End {
             Ok(Some(Err(_)) | None) => return End::Left,
             Err(_) => return End::Silent,
         };
+        if watching.is_given_up() {
+            return End::Silent;
+        }
         let bytes = match message {
             Message::Binary(bytes) => bytes,
             Message::Ping(_) | Message::Pong(_) => continue,

@@ -92,6 +92,8 @@ struct Waiting {
     dropped: u32,
     /// Of these, those of GoPs of which the page has not told what it showed, by the GoP.
     lost: BTreeMap<u32, u32>,
+    /// What the page said when it asked for the time last, until it is answered.
+    asked: Option<u64>,
     /// Nothing more comes.
     ended: bool,
     /// It took nothing for too long.
@@ -422,6 +424,11 @@ impl Watching {
                 if waiting.given_up {
                     return Next::GivenUp;
                 }
+                if let Some(echo) = waiting.asked.take() {
+                    let dropped = waiting.dropped;
+                    drop(waiting);
+                    return Next::Message(self.answer(echo, dropped));
+                }
                 if let Some(bytes) = waiting.pop() {
                     return Next::Message(bytes);
                 }
@@ -475,21 +482,25 @@ impl Watching {
         Ok(())
     }
 
-    /// Answers a ping, before all that waits.
+    /// Answers a ping, before all that waits. Of several that wait the newest is answered.
     pub(crate) fn pong(&self, echo: u64) {
+        self.queue.waiting().asked = Some(echo);
+        self.queue.changed.notify_one();
+    }
+
+    /// Whether it has let too much wait: what it says is not of use any more.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.queue.waiting().given_up
+    }
+
+    /// The answer to a ping as it is now.
+    fn answer(&self, echo: u64, dropped: u32) -> Bytes {
         let inner = self.stage.inner();
-        let clock = inner.position();
+        let (position, moves) = inner.position().unzip();
+        let moves = moves.unwrap_or(false);
         let steers = inner.viewers.first().is_some_and(|one| one.number == self.number);
         let viewers = u8::try_from(inner.viewers.len()).unwrap_or(u8::MAX);
-        let mut waiting = self.queue.waiting();
-        let (position, moves) = clock.unzip();
-        let moves = moves.unwrap_or(false);
-        let pong = Pong { echo, position, steers, moves, viewers, dropped: waiting.dropped };
-        waiting.words += 1;
-        waiting.given_up |= waiting.words > MAX_WORDS;
-        waiting.items.push_front(Item::word(pong.to_bytes()));
-        drop(waiting);
-        self.queue.changed.notify_one();
+        Pong { echo, position, steers, moves, viewers, dropped }.to_bytes().into()
     }
 }
 

@@ -395,6 +395,19 @@ async fn what_is_to_come_is_kept_once_and_within_bounds() {
     assert!(taken <= 2 * (64 << 20), "{taken}");
 }
 
+/// A page that asks for the time and takes no answer.
+#[tokio::test]
+async fn answers_do_not_pile_up() {
+    let stage = Arc::new(Stage::new());
+    let page = stage.watch().unwrap();
+    for echo in 0..6_000_u64 {
+        page.pong(echo);
+    }
+    stage.end(None);
+    let got = all_of(&page).await;
+    assert_eq!((got.len(), &got[0][1..9]), (1, &5_999_u64.to_be_bytes()[..]));
+}
+
 fn poses(all: &[(u64, [f32; 3])]) -> Vec<u8> {
     let mut bytes = vec![48, all.len() as u8];
     for (at, degrees) in all {
