@@ -222,6 +222,11 @@ impl Stage {
         self.inner().viewers.len()
     }
 
+    /// The numbers of the pages that watch. No two pages have the same.
+    pub fn pages(&self) -> Vec<u64> {
+        self.inner().viewers.iter().map(|viewer| viewer.number).collect()
+    }
+
     /// Whether each page that watches has told what it showed of the GoPs before `gop`.
     pub fn have_told(&self, gop: u32) -> bool {
         self.inner().viewers.iter().all(|viewer| viewer.told >= gop)

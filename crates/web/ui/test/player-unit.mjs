@@ -261,6 +261,21 @@ test("what comes of GoPs that are not begun is kept within bounds, what begins f
   assert.deepEqual(engine.ahead(), { gops: 0, bytes: 0 });
 });
 
+test("pictures that wait for their time are bounded, and those due next are kept", async () => {
+  const { Waiting } = await modules("player/waiting");
+  const waiting = new Waiting();
+  const picture = (number, bytes = 0) => ({ number, at: number * 10, buffer: { byteLength: bytes }, tiles: [] });
+  const over = [];
+  for (let number = 39; number >= 0; number--) over.push(...waiting.push(picture(number)));
+  assert.deepEqual(over.map(({ number }) => number), [39, 38, 37, 36, 35, 34, 33, 32]);
+  const { newest, missed } = waiting.due(25);
+  assert.deepEqual([newest.number, missed.map(({ number }) => number)], [2, [0, 1]]);
+  assert.equal(waiting.due(25).newest, undefined);
+  assert.equal(waiting.clear().length, 29);
+  const large = [1, 2, 3, 4].flatMap((number) => waiting.push(picture(number, 64 << 20)));
+  assert.deepEqual(large.map(({ number }) => number), [4]);
+});
+
 /** The worker, with a connection and timers of the test's own. */
 async function worker() {
   const [sent, posted, sockets, timers] = [[], [], [], []];

@@ -1,6 +1,6 @@
 //! `vr play --web`: browsers show the stream, and the head of one of their viewers is the player's.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -51,7 +51,7 @@ pub(crate) struct Web {
 struct Gop {
     notice: Option<GopNotice>,
     /// Of each tile, the QPs that were there in time.
-    there: BTreeMap<u16, Vec<u8>>,
+    there: BTreeMap<u16, BTreeSet<u8>>,
     poses: Vec<Orientation>,
     /// What the player holds of each tile of the GoPs before.
     held: Option<Held>,
@@ -76,7 +76,7 @@ impl Gop {
     fn counts(&self, tile: u16) -> Option<u8> {
         match &self.notice {
             Some(_) => self.best(tile).map(|best| best.qp),
-            None => self.there.get(&tile)?.iter().min().copied(),
+            None => self.there.get(&tile)?.first().copied(),
         }
     }
 
@@ -141,7 +141,7 @@ impl Web {
     pub(crate) fn tile(&mut self, tile: &Tile<'_>, on_time: bool) {
         self.stage.tile(tile, on_time);
         if on_time && !tile.id.is_sound() {
-            self.gop(tile.id.gop).there.entry(tile.id.tile).or_default().push(tile.id.qp);
+            self.gop(tile.id.gop).there.entry(tile.id.tile).or_default().insert(tile.id.qp);
         }
     }
 
@@ -221,8 +221,9 @@ impl Web {
     /// # Errors
     /// What cannot be written, and why.
     pub(crate) fn note_shown(&mut self) -> Result<(), String> {
-        let all = VecDeque::from(self.stage.take_shown());
-        for (page, shown) in all {
+        // One that leaves now may have told before.
+        let pages = self.stage.pages();
+        for (page, shown) in self.stage.take_shown() {
             let Some(line) = self.line(page, &shown) else {
                 let gop = shown.gop;
                 tracing::warn!(
@@ -234,6 +235,7 @@ impl Web {
                 log.line(&line)?;
             }
         }
+        self.held.retain(|page, _| pages.contains(page));
         Ok(())
     }
 

@@ -11,9 +11,8 @@ import { WIDEST } from "./geometry.js";
 import { Look } from "./look.js";
 import type { Picture, ToPage, ToWorker } from "./talk.js";
 import { type Actions, mean, type Page, refused, type Sample, view } from "./view.js";
+import { Waiting } from "./waiting.js";
 
-/** Pictures that wait for their time at most; what is over is not shown. */
-const MAX_WAITING = 32;
 /** So many samples make what is shown of the paths, two seconds: GoPs come in bursts. */
 const MEAN_OF = 4;
 /** Between two drawings of the figures, ms. */
@@ -59,7 +58,7 @@ class Player {
   private readonly worker: Worker;
   private readonly screen: Screen;
   private readonly look: Look;
-  private waiting: Picture[] = [];
+  private readonly waiting = new Waiting();
   private begins: number | null = null;
   /** Something else is to be seen than was drawn. */
   private stale = true;
@@ -116,8 +115,7 @@ class Player {
   private take(message: ToPage): void {
     switch (message.is) {
       case "picture":
-        this.waiting.push(message.picture);
-        while (this.waiting.length > MAX_WAITING) this.done(this.waiting.shift() as Picture, false);
+        for (const over of this.waiting.push(message.picture)) this.done(over, false);
         return;
       case "clock":
         this.begins = message.begins;
@@ -177,11 +175,8 @@ class Player {
   private frame(): void {
     requestAnimationFrame(() => this.frame());
     const at = this.begins === null ? -Infinity : now() - this.begins;
-    this.waiting.sort((a, b) => a.number - b.number);
-    const due = this.waiting.filter((picture) => picture.at <= at);
-    this.waiting.splice(0, due.length);
-    const newest = due.pop();
-    for (const picture of due) this.done(picture, false);
+    const { newest, missed } = this.waiting.due(at);
+    for (const picture of missed) this.done(picture, false);
     if (newest) {
       this.screen.upload(newest);
       this.stale = true;
@@ -200,7 +195,7 @@ class Player {
   }
 
   private hide(hidden: boolean): void {
-    for (const picture of this.waiting.splice(0)) this.done(picture, false);
+    for (const picture of this.waiting.clear()) this.done(picture, false);
     this.tell({ is: "hidden", hidden });
     this.stale = true;
   }
