@@ -254,27 +254,30 @@ impl Client {
         }
     }
 
-    /// The head is turned like this now.
-    pub fn handle_pose(&mut self, orientation: Orientation, now: Instant) {
-        let at = self.position(now);
-        self.turn(orientation, at, now);
+    /// The head is turned like this now. Returns the GoP that is judged by it, if one is shown.
+    pub fn handle_pose(&mut self, orientation: Orientation, now: Instant) -> Option<u32> {
+        self.tell(orientation, self.position(now), now);
+        self.turn(orientation, now)
     }
 
     /// The head was turned like this when the picture of the time `at` in the video was seen, which is
     /// later than the player's own where that is shown elsewhere. One that is not after the pose before
-    /// says only where the head is.
-    pub fn handle_pose_at(&mut self, orientation: Orientation, at: Duration, now: Instant) {
+    /// is not told to the server. The GoP that the player shows now is judged by it, and returned.
+    pub fn handle_pose_at(
+        &mut self,
+        orientation: Orientation,
+        at: Duration,
+        now: Instant,
+    ) -> Option<u32> {
         let at = self.position(now).map(|position| position.min(at));
-        let is_new = self.last_pose_at.is_none_or(|last| at.is_some_and(|at| at > last));
-        if is_new {
-            self.turn(orientation, at, now);
-        } else {
-            self.last_pose = orientation;
+        if self.last_pose_at.is_none_or(|last| at.is_some_and(|at| at > last)) {
+            self.tell(orientation, at, now);
         }
+        self.turn(orientation, now)
     }
 
-    fn turn(&mut self, orientation: Orientation, at: Option<Duration>, now: Instant) {
-        self.last_pose = orientation;
+    /// Notes a pose for the next report.
+    fn tell(&mut self, orientation: Orientation, at: Option<Duration>, now: Instant) {
         // While the picture stands still, so does what is predicted of the head.
         let moves = self.playback.moves(now);
         let Some(at) = at.filter(|at| moves || at.is_zero()) else { return };
@@ -286,14 +289,24 @@ impl Client {
         }
         let degrees = [yaw as f32, pitch as f32, roll as f32];
         self.poses.push(PoseNotice { at, degrees });
-        let gop = self.manifest.as_ref().map_or(Duration::MAX, |manifest| manifest.gop);
-        let gop = (at.as_nanos() / gop.as_nanos()) as u32;
-        if moves
-            && let Some(open) = self.open.get_mut(&gop)
-            && open.poses.len() < MAX_KEPT_POSES
-        {
-            open.poses.push(orientation);
+    }
+
+    /// Notes a pose for the judgement of the GoP that is shown now.
+    fn turn(&mut self, orientation: Orientation, now: Instant) -> Option<u32> {
+        self.last_pose = orientation;
+        let at = self.position(now).filter(|_| self.playback.moves(now))?;
+        let gop = (at.as_nanos() / self.manifest.as_ref()?.gop.as_nanos()) as u32;
+        let open = self.open.get_mut(&gop)?;
+        if open.poses.len() == MAX_KEPT_POSES {
+            return None;
         }
+        open.poses.push(orientation);
+        Some(gop)
+    }
+
+    /// How the head is turned.
+    pub fn orientation(&self) -> Orientation {
+        self.last_pose
     }
 
     /// Ends GoPs whose time is over, and reports.

@@ -232,21 +232,18 @@ impl Player<'_> {
     fn look(&mut self) {
         let now = self.clock.now();
         let pose = self.playing.web.as_ref().and_then(Web::pose);
-        let orientation = if let Some(pose) = pose {
+        let judged = if let Some(pose) = pose {
             let [yaw, pitch, roll] = pose.degrees.map(f64::from);
             let orientation = Orientation::from_degrees(yaw, pitch, roll);
-            self.client.handle_pose_at(orientation, pose.at, now);
-            orientation
+            self.client.handle_pose_at(orientation, pose.at, now)
         } else if let Some(trace) = &self.trace {
             let at = self.client.position(now).unwrap_or(Duration::ZERO);
-            let orientation = trace.at(at);
-            self.client.handle_pose(orientation, now);
-            orientation
+            self.client.handle_pose(trace.at(at), now)
         } else {
-            return;
+            None
         };
-        if let Some(web) = &mut self.playing.web {
-            web.looked(orientation);
+        if let (Some(web), Some(gop)) = (&mut self.playing.web, judged) {
+            web.looked(gop, self.client.orientation());
         }
     }
 
@@ -290,7 +287,7 @@ impl Player<'_> {
         self.summary.add(report);
         self.summary.first_shown = self.client.first_shown();
         if let Some(web) = &mut self.playing.web {
-            web.report(report);
+            web.report(report, self.client.orientation());
         }
         let around = self.around();
         match &mut self.playing.log {

@@ -23,8 +23,6 @@ use crate::ops::DashboardPlace;
 /// GoPs of which it is known what the player counts as shown: those to come, as many as there may be, and as
 /// many that have begun, of which pages tell within some.
 const KEPT: usize = 2 * MAX_OPEN_GOPS as usize;
-/// Poses of a GoP that count for its PSNR.
-const MAX_POSES: usize = 1_024;
 /// How long pages have for the last pictures.
 const LAST: Duration = Duration::from_secs(3);
 /// How long they have to leave.
@@ -52,7 +50,10 @@ struct Gop {
     notice: Option<GopNotice>,
     /// Of each tile, the QPs that were there in time.
     there: BTreeMap<u16, BTreeSet<u8>>,
+    /// By what the player judges it, until it has.
     poses: Vec<Orientation>,
+    /// Then the mean over them of each tile's share of the viewport.
+    seen: Option<Vec<f64>>,
     /// What the player holds of each tile of the GoPs before.
     held: Option<Held>,
     /// What the player says of it.
@@ -186,14 +187,9 @@ impl Web {
         self.stage.pose()
     }
 
-    /// The player's head is turned so.
-    pub(crate) fn looked(&mut self, orientation: Orientation) {
-        if let Some(gop) = self.begun.checked_sub(1) {
-            let poses = &mut self.gop(gop).poses;
-            if poses.len() < MAX_POSES {
-                poses.push(orientation);
-            }
-        }
+    /// The player's head is turned so, and a GoP is judged by that.
+    pub(crate) fn looked(&mut self, gop: u32, orientation: Orientation) {
+        self.gop(gop).poses.push(orientation);
     }
 
     /// What each path brings: its name, its rate in Mb/s, and whether it is up.
@@ -201,9 +197,21 @@ impl Web {
         self.stage.sample(&json!({ "paths": paths }).to_string());
     }
 
-    /// A GoP is over.
-    pub(crate) fn report(&mut self, report: &GopReport) {
+    /// A GoP is over, and the head is turned so.
+    pub(crate) fn report(&mut self, report: &GopReport, orientation: Orientation) {
         let psnr_db = report.psnr_db();
+        let grid = self.manifest.as_ref().map(|manifest| manifest.grid);
+        let poses = std::mem::take(&mut self.gop(report.gop).poses);
+        if let Some(grid) = grid.filter(|_| self.log.is_some()) {
+            let poses = if poses.is_empty() { vec![orientation] } else { poses };
+            let mut seen = vec![0.0; grid.tiles()];
+            for pose in &poses {
+                let share = self.viewport.visibility(grid, *pose).share;
+                seen.iter_mut().zip(&share).for_each(|(sum, share)| *sum += share);
+            }
+            seen.iter_mut().for_each(|sum| *sum /= poses.len() as f64);
+            self.gop(report.gop).seen = Some(seen);
+        }
         self.gop(report.gop).psnr_db = psnr_db;
         let line = json!({
             "gop": report.gop,
@@ -224,6 +232,9 @@ impl Web {
         // One that leaves now may have told before.
         let pages = self.stage.pages();
         for (page, shown) in self.stage.take_shown() {
+            if self.log.is_none() {
+                continue;
+            }
             let Some(line) = self.line(page, &shown) else {
                 let gop = shown.gop;
                 tracing::warn!(
@@ -294,10 +305,9 @@ impl Web {
                 loss
             });
         }
-        let here = [Orientation::default()];
-        let poses = if gop.poses.is_empty() { &here[..] } else { &gop.poses };
-        let shares = poses.iter().map(|pose| self.viewport.visibility(manifest.grid, *pose).share);
-        Some((capped_psnr_db(viewport_error(manifest.grid, shares, &losses).0), other))
+        // The mean of the errors is the error of the mean.
+        let seen = [gop.seen.as_ref()?];
+        Some((capped_psnr_db(viewport_error(manifest.grid, seen, &losses).0), other))
     }
 
     /// The stream is over, or broke off for a reason: pages show what they have, and are told.

@@ -42,7 +42,7 @@ impl Web {
         match *self {}
     }
 
-    pub(crate) fn looked(&mut self, _: Orientation) {
+    pub(crate) fn looked(&mut self, _: u32, _: Orientation) {
         match *self {}
     }
 
@@ -50,7 +50,7 @@ impl Web {
         match *self {}
     }
 
-    pub(crate) fn report(&mut self, _: &GopReport) {
+    pub(crate) fn report(&mut self, _: &GopReport, _: Orientation) {
         match *self {}
     }
 
