@@ -360,6 +360,11 @@ impl Client {
         self.playback.moves(now)
     }
 
+    /// How long the picture has stood still since it began, what is under way included.
+    pub fn stalled(&self, now: Instant) -> Duration {
+        self.playback.stalled(now)
+    }
+
     /// When the first GoP was shown: the end of the start-up (ITU-T P.1203's initial loading).
     pub fn first_shown(&self) -> Option<Instant> {
         self.playback.first_shown()

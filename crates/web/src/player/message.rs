@@ -202,9 +202,9 @@ impl Pong {
     }
 }
 
-/// A GoP's time has come: what comes of it later is late.
-pub(crate) fn begin(gop: u32) -> Vec<u8> {
-    [&[BEGIN][..], &gop.to_be_bytes()].concat()
+/// A GoP's time has come: what comes of it later is late. `stood` says that the picture stood still before.
+pub(crate) fn begin(gop: u32, stood: bool) -> Vec<u8> {
+    [&[BEGIN][..], &gop.to_be_bytes(), &[u8::from(stood)]].concat()
 }
 
 /// What a page holds of a tile as it comes: its last picture of an older GoP. `tile` is a message of a tile.

@@ -172,15 +172,15 @@ impl Stage {
         inner.keep(Item { tile: Some(gop), gop, bytes });
     }
 
-    /// A GoP is shown from now on.
-    pub fn begin(&self, gop: u32) {
+    /// A GoP is shown from now on; `stood` says that the picture stood still before.
+    pub fn begin(&self, gop: u32, stood: bool) {
         let mut inner = self.inner();
         inner.begun = Some(gop);
         inner.forget();
         for viewer in &inner.viewers {
             viewer.queue.waiting().drop_before((gop + 1).saturating_sub(GOPS));
         }
-        inner.send(&Item::word(message::begin(gop)));
+        inner.send(&Item::word(message::begin(gop, stood)));
     }
 
     /// The time in the video is `position` now, and whether it goes on.

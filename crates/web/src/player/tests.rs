@@ -188,7 +188,7 @@ async fn a_page_that_comes_late_has_all_of_the_gops_that_have_not_begun() {
         // Only the first tells what its decoder is set up from; a late one does it, too.
         give(stage, gop, if gop == 0 { b"init" } else { b"" }, &[gop as u8; 9], gop != 0);
     }
-    stage.begin(0);
+    stage.begin(0, false);
     let mut page = place.connect(|_| ()).await.unwrap();
     assert_eq!(next(&mut page).await, manifest);
     // The tile of GoP 0 was late: nothing of it is held.
@@ -196,12 +196,12 @@ async fn a_page_that_comes_late_has_all_of_the_gops_that_have_not_begun() {
         assert_eq!(next(&mut page).await, Message::Gop(notice(gop)).to_bytes());
         assert_eq!(next(&mut page).await, tile(gop, &[gop as u8; 9]));
     }
-    stage.begin(1);
-    assert_eq!(next(&mut page).await, message::begin(1));
+    stage.begin(1, false);
+    assert_eq!(next(&mut page).await, message::begin(1, false));
     // What comes after that is late, and not shown.
     give(stage, 1, b"", b"late", false);
-    stage.begin(2);
-    assert_eq!(next(&mut page).await, message::begin(2));
+    stage.begin(2, false);
+    assert_eq!(next(&mut page).await, message::begin(2, false));
     // The next page shows the last picture of it until another comes.
     let mut late = place.connect(|_| ()).await.unwrap();
     assert_eq!(next(&mut late).await, manifest);
@@ -282,7 +282,7 @@ async fn what_a_page_has_shown_is_taken_once() {
     place.watched_by(1).await;
     // Of this tile no decoder can be set up.
     give(&place.stage, 0, b"", b"lost", true);
-    place.stage.begin(0);
+    place.stage.begin(0, false);
     let (tiles, had) = (vec![(Some(22), 1); 8], vec![Some(22); 8]);
     let of = Shown { shown: 4, tiles, had, unsent: 1, ..Default::default() };
     say(&mut page, shown(&of)).await;
@@ -308,7 +308,7 @@ async fn a_slow_page_misses_old_tiles_and_nothing_grows() {
         let id = TileId { gop, tile: 6, qp: 37 };
         let digests = TileDigests::of(init, segment);
         stage.tile(&Tile { id, init, segment, digests }, true);
-        stage.begin(gop);
+        stage.begin(gop, false);
     }
     stage.end(None);
     watching.pong(9);
@@ -357,8 +357,8 @@ async fn a_buffer_of_many_gops_is_there_when_it_begins() {
     }
     let late = stage.watch().unwrap();
     for gop in 0..2 {
-        stage.begin(gop);
-        expected.push(message::begin(gop).into());
+        stage.begin(gop, false);
+        expected.push(message::begin(gop, false).into());
     }
     stage.end(None);
     for page in [slow, late] {
@@ -469,7 +469,7 @@ fn the_fixtures_of_the_page_are_these_messages() {
         ("report", message::report("{\"gop\":1}")),
         ("pong", pong(Some(Duration::from_millis(2_250)))),
         ("pong-before", pong(None)),
-        ("begin", message::begin(7)),
+        ("begin", message::begin(7, true)),
         ("poses", poses(&said)),
         ("shown", shown(&of)),
         ("ping", ping(77_000_001)),

@@ -39,7 +39,7 @@ test("messages are read as the Rust side writes them", async () => {
   const pong = { echo: 77_000_001, position: 2250, steers: true, moves: false, viewers: 3, dropped: 9 };
   assert.deepEqual(await decoded("pong"), { is: "pong", pong });
   assert.deepEqual((await decoded("pong-before")).pong.position, null);
-  assert.deepEqual(await decoded("begin"), { is: "begin", gop: 7 });
+  assert.deepEqual(await decoded("begin"), { is: "begin", gop: 7, stood: true });
   // What a later release says.
   assert.equal(wire.decode(Uint8Array.of(99, 1)), null);
 });
@@ -214,7 +214,7 @@ async function stage(other = {}) {
   };
   const come = (gop, tile, qp = 32) =>
     engine.take({ is: "tile", tile: { gop, tile, qp, init: init.slice(), segment: segment.slice() } });
-  const begin = (gop) => engine.take({ is: "begin", gop });
+  const begin = (gop) => engine.take({ is: "begin", gop, stood: false });
   const settle = async () => {
     for (let turn = 0; turn < 30; turn++) {
       await new Promise((done) => setTimeout(done, 0));
@@ -259,6 +259,23 @@ test("what comes of GoPs that are not begun is kept within bounds, what begins f
   assert.ok(engine.ahead().bytes <= 128 << 20, `${engine.ahead().bytes}`);
   for (let gop = 1; gop < 64; gop++) begin(gop);
   assert.deepEqual(engine.ahead(), { gops: 0, bytes: 0 });
+});
+
+test("after a stall the pictures of the next GoP are shown", () => {
+  const clock = new Clock();
+  clock.pong(0, 0, 0);
+  clock.delay = 150;
+  // A begin that is late without a stall was late on its way.
+  clock.hint(500, false, 650);
+  assert.equal(clock.time(500), 650);
+  // The picture stood still for 600 ms: what is due follows at once, and answers from before are forgotten.
+  clock.hint(1000, true, 1600);
+  assert.equal(clock.time(1000), 1750);
+  clock.pong(1700, 1105, 1710);
+  assert.equal(clock.time(1000), 1750);
+  // An answer that knew of it came first.
+  clock.hint(1000, true, 1620);
+  assert.equal(clock.time(1000), 1750);
 });
 
 test("pictures that wait for their time are bounded, and those due next are kept", async () => {
@@ -337,7 +354,7 @@ test("what was there when its GoP began is shown, and each loss has its reason",
   // Of one its base layer only; one is damaged, one never comes, and one comes late.
   come(5, 42);
   engine.take({ is: "tile", tile: { gop: 0, tile: 4, qp: 32, init, segment: segment.slice(0, 40) } });
-  engine.take({ is: "begin", gop: 0 });
+  engine.take({ is: "begin", gop: 0, stood: false });
   come(7, 32);
   for (let turn = 0; turn < 50; turn++) {
     await new Promise((done) => setTimeout(done, 0));
@@ -367,7 +384,7 @@ test("what was there when its GoP began is shown, and each loss has its reason",
   for (let tile = 0; tile < 8; tile++) held(tile);
   come(1, 32, 5);
   clock.position = () => 2500;
-  engine.take({ is: "begin", gop: 5 });
+  engine.take({ is: "begin", gop: 5, stood: false });
   for (let turn = 0; turn < 50; turn++) {
     await new Promise((done) => setTimeout(done, 0));
     engine.step();

@@ -37,6 +37,8 @@ pub(crate) struct Web {
     manifest: Option<Manifest>,
     /// How many GoPs have begun.
     begun: u32,
+    /// How long the picture had stood still when the newest of them began.
+    stalled: Duration,
     gops: BTreeMap<u32, Gop>,
     /// What the player holds of each tile.
     holds: Held,
@@ -110,6 +112,7 @@ impl Web {
             log,
             manifest: None,
             begun: 0,
+            stalled: Duration::ZERO,
             gops: BTreeMap::new(),
             holds: Held::new(0),
             held: BTreeMap::new(),
@@ -157,7 +160,9 @@ impl Web {
     pub(crate) fn follow(&mut self, client: &Client, now: Instant) {
         let begun = client.begun();
         while self.begun < begun {
-            self.stage.begin(self.begun);
+            let stalled = client.stalled(now);
+            self.stage.begin(self.begun, stalled > self.stalled);
+            self.stalled = stalled;
             self.hold();
             self.begun += 1;
         }

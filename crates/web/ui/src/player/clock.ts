@@ -35,9 +35,14 @@ export class Clock {
     this.begun = this.best(at)?.began ?? this.begun;
   }
 
-  /** The video is at `position` now, as a message that is under way for a time says. */
-  hint(position: number, at = now()): void {
-    if (this.begun === null || Math.abs(at - position - this.begun) > 1000) this.begun = at - position;
+  /** The video is at `position` now, as a message that is under way for a time says; `stood`: the picture stood
+   * still before, so that it may be later than is known. */
+  hint(position: number, stood: boolean, at = now()): void {
+    const began = at - position;
+    const later = this.begun === null ? Infinity : began - this.begun;
+    if (Math.abs(later) <= 1000 && !(stood && later > JUMP)) return;
+    this.begun = began;
+    this.readings = [];
   }
 
   /** That of the last seconds which was the fastest: it is off by half of what it took at most. */

@@ -101,7 +101,7 @@ export class Engine {
         this.held.set(message.tile.tile, message.tile);
         return;
       case "begin":
-        return this.begin(message.gop);
+        return this.begin(message.gop, message.stood);
       default:
         return;
     }
@@ -156,11 +156,11 @@ export class Engine {
   }
 
   /** A GoP's time has come in the program: what is there of it is all that is shown of it. */
-  private begin(gop: number): void {
+  private begin(gop: number, stood: boolean): void {
     const { manifest } = this;
     if (!manifest || gop <= this.current) return;
     this.current = gop;
-    this.clock.hint(gop * manifest.gop);
+    this.clock.hint(gop * manifest.gop, stood);
     const coming = this.open(gop);
     for (const old of [...this.coming.keys()].filter((other) => other <= gop)) this.coming.delete(old);
     const count = manifest.columns * manifest.rows;

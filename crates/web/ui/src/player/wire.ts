@@ -70,7 +70,7 @@ export type Message =
   | { is: "refusal"; reason: string }
   | { is: "sample" | "report"; text: string }
   | { is: "pong"; pong: Pong }
-  | { is: "begin"; gop: number };
+  | { is: "begin"; gop: number; /** The picture stood still before. */ stood: boolean };
 
 class Reader {
   private at = 1;
@@ -149,7 +149,7 @@ function read(kind: number, reader: Reader): Message | null {
     case 34:
       return { is: "pong", pong: pong(reader) };
     case 35:
-      return { is: "begin", gop: reader.u32() };
+      return { is: "begin", gop: reader.u32(), stood: reader.u8() !== 0 };
     default:
       return null;
   }
