@@ -276,6 +276,12 @@ impl Client {
         self.turn(orientation, now)
     }
 
+    /// The head is not known to have moved: the GoP that is shown now is judged by how it was turned last, and
+    /// returned. The server is told nothing.
+    pub fn handle_still(&mut self, now: Instant) -> Option<u32> {
+        self.turn(self.last_pose, now)
+    }
+
     /// Notes a pose for the next report.
     fn tell(&mut self, orientation: Orientation, at: Option<Duration>, now: Instant) {
         // While the picture stands still, so does what is predicted of the head.

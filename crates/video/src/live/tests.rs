@@ -662,9 +662,10 @@ fn a_gop_is_judged_by_all_poses_of_its_time() {
     looks(180.0, 500);
     (1..10).for_each(|turn| looks(0.0, 500 + 50 * turn));
     looks(180.0, 999);
+    assert_eq!(client.handle_still(at(999)), Some(0));
     client.handle_timeout(at(1_000));
     let report = client.poll_event().unwrap();
-    assert!(report.mse.unwrap() > 0.0, "nine poses of eleven looked ahead: {report:?}");
+    assert!(report.mse.unwrap() > 0.0, "nine poses of twelve looked ahead: {report:?}");
 }
 
 /// One of two paths dies, and what it had waits for the other one: nothing new is expected in time, and

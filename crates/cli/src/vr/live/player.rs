@@ -236,6 +236,9 @@ impl Player<'_> {
             let [yaw, pitch, roll] = pose.degrees.map(f64::from);
             let orientation = Orientation::from_degrees(yaw, pitch, roll);
             self.client.handle_pose_at(orientation, pose.at, now)
+        } else if self.playing.web.as_ref().is_some_and(Web::is_watched) {
+            // One that has just come will say where it looks.
+            self.client.handle_still(now)
         } else if let Some(trace) = &self.trace {
             let at = self.client.position(now).unwrap_or(Duration::ZERO);
             self.client.handle_pose(trace.at(at), now)

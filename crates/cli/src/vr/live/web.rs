@@ -192,6 +192,11 @@ impl Web {
         self.stage.pose()
     }
 
+    /// Whether a page watches.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.stage.viewers() > 0
+    }
+
     /// The player's head is turned so, and a GoP is judged by that.
     pub(crate) fn looked(&mut self, gop: u32, orientation: Orientation) {
         self.gop(gop).poses.push(orientation);

@@ -42,6 +42,10 @@ impl Web {
         match *self {}
     }
 
+    pub(crate) fn is_watched(&self) -> bool {
+        match *self {}
+    }
+
     pub(crate) fn looked(&mut self, _: u32, _: Orientation) {
         match *self {}
     }

@@ -32,7 +32,6 @@ const send = (bytes: ArrayBuffer) => {
 const clock = new Clock();
 const engine = new Engine(clock, post, (of: Shown) => send(shown(of)));
 let head = { yaw: 0, pitch: 0, roll: 0 };
-let steers = false;
 let heard = now();
 let asked = 0;
 let lastAsked = 0;
@@ -50,9 +49,8 @@ function take(bytes: Uint8Array): void {
   if (!message) return;
   switch (message.is) {
     case "pong": {
-      const { echo, position, moves, viewers, dropped } = message.pong;
+      const { echo, position, moves, steers, viewers, dropped } = message.pong;
       if (position !== null && moves) clock.pong(echo / 1e3 + performance.timeOrigin, position);
-      steers = message.pong.steers;
       post({ is: "place", place: { steers, viewers, dropped } });
       const begins = clock.time(0);
       if (begins !== null) post({ is: "clock", begins, delay: clock.delay });
@@ -166,7 +164,8 @@ setInterval(() => {
     return;
   }
   const position = clock.position(at);
-  if (steers && position !== null) send(poses([{ at: position, ...head }]));
+  // Another page may steer now, and this one at any time.
+  if (position !== null) send(poses([{ at: position, ...head }]));
   if (at - lastAsked >= (asked < ASKING.times ? ASKING.first : ASKING.later)) {
     lastAsked = at;
     asked += 1;
