@@ -324,6 +324,21 @@ async function worker() {
   return { sent, posted, sockets, tick: () => timers.forEach((run) => run()), say, hear };
 }
 
+test("a page in the background does not watch, and one that does not steer tells where it looks", async () => {
+  const { sent, sockets, tick, say, hear } = await worker();
+  assert.equal(sockets.length, 0, "until the page says that it is seen");
+  say({ is: "hidden", hidden: true });
+  assert.equal(sockets.length, 0);
+  say({ is: "hidden", hidden: false });
+  assert.equal(sockets.length, 1);
+  sockets[0].onopen();
+  await hear("manifest");
+  await hear("begin");
+  say({ is: "pose", yaw: 30, pitch: 0, roll: 0 });
+  tick();
+  assert.ok(sent.some(([kind]) => kind === 48), "another may leave, and this is the one that steers");
+});
+
 test("what was there when its GoP began is shown, and each loss has its reason", async () => {
   globalThis.VideoDecoder = Decoder;
   globalThis.EncodedVideoChunk = class {

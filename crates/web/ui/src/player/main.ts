@@ -79,6 +79,8 @@ class Player {
     this.turned();
     new ResizeObserver(() => this.resize()).observe(canvas);
     document.addEventListener("visibilitychange", () => this.hide(document.hidden));
+    // A page may be opened in the background. The worker waits until it hears that somebody sees it.
+    this.hide(document.hidden);
     canvas.addEventListener("webglcontextrestored", () => (this.stale = true));
     this.paint();
     requestAnimationFrame(() => this.frame());

@@ -37,8 +37,8 @@ let asked = 0;
 let lastAsked = 0;
 /** The stream is over, or will not come. */
 let final = false;
-/** Nobody sees the page. */
-let hidden = false;
+/** Nobody sees the page, as far as it has said. */
+let hidden = true;
 /** What tries again. */
 let waiting: ReturnType<typeof setTimeout> | undefined;
 
@@ -172,4 +172,3 @@ setInterval(() => {
     send(ping(Math.round(performance.now() * 1e3)));
   }
 }, POSES);
-connect();
