@@ -55,7 +55,8 @@ struct Inner {
     /// Tiles of these that no page is sent, for want of room or of what their decoders are set up from, by
     /// the GoP.
     lost: BTreeMap<u32, u32>,
-    /// The newest of each tile that was in time: what conceals it on a page that comes now.
+    /// The newest of each tile that was in time, of the GoPs that have begun: what conceals it on a page that
+    /// comes now.
     held: BTreeMap<u16, (TileId, Bytes)>,
     held_bytes: usize,
     /// The time in the video, when that was, and whether it goes on.
@@ -102,8 +103,8 @@ struct Waiting {
 
 #[derive(Clone)]
 struct Item {
-    /// Of a tile, its GoP.
-    tile: Option<u32>,
+    /// Of a tile, which it is.
+    tile: Option<TileId>,
     gop: u32,
     bytes: Bytes,
 }
@@ -167,9 +168,8 @@ impl Stage {
             return;
         };
         // A page that comes now has nothing of the GoPs before.
-        let bytes: Bytes = Message::Tile(Tile { init: &init, ..*tile }).to_bytes().into();
-        inner.hold(tile.id, &bytes);
-        inner.keep(Item { tile: Some(gop), gop, bytes });
+        let bytes = Message::Tile(Tile { init: &init, ..*tile }).to_bytes().into();
+        inner.keep(Item { tile: Some(tile.id), gop, bytes });
     }
 
     /// A GoP is shown from now on; `stood` says that the picture stood still before.
@@ -254,9 +254,7 @@ impl Stage {
         let queue = Arc::<Queue>::default();
         let manifest = inner.manifest.clone();
         let manifest = manifest.map(|bytes| Item { tile: None, gop: 0, bytes });
-        let begun = inner.begun;
-        let held = inner.held.values().filter(|(id, _)| begun.is_some_and(|begun| id.gop <= begun));
-        let held = held.map(|(_, bytes)| Item::word(message::held(bytes)));
+        let held = inner.held.values().map(|(_, bytes)| Item::word(message::held(bytes)));
         for item in manifest.into_iter().chain(held).chain(inner.coming.iter().cloned()) {
             queue.push(&item);
         }
@@ -271,7 +269,7 @@ impl Stage {
 
 impl Inner {
     /// Keeps a tile that is the newest of its place, and of these the finest.
-    fn hold(&mut self, id: TileId, bytes: &Bytes) {
+    fn hold(&mut self, id: TileId, bytes: Bytes) {
         let is_newer = |(old, _): &(TileId, Bytes)| (old.gop, id.qp) < (id.gop, old.qp);
         let old = self.held.get(&id.tile);
         if !old.is_none_or(is_newer) {
@@ -280,7 +278,7 @@ impl Inner {
         let freed = old.map_or(0, |(_, bytes)| bytes.len());
         if self.held_bytes - freed + bytes.len() <= MAX_WAITING {
             self.held_bytes = self.held_bytes - freed + bytes.len();
-            self.held.insert(id.tile, (id, bytes.clone()));
+            self.held.insert(id.tile, (id, bytes));
         }
     }
 
@@ -310,16 +308,18 @@ impl Inner {
         }
     }
 
-    /// Lets go of what came of GoPs that have begun by now.
+    /// What came of GoPs that have begun by now is to come no more, and is held.
     fn forget(&mut self) {
         let Some(begun) = self.begun else { return };
-        let mut bytes = 0;
-        self.coming.retain(|item| {
-            let is_to_come = item.gop > begun;
-            bytes += if is_to_come { item.bytes.len() } else { 0 };
-            is_to_come
-        });
-        self.coming_bytes = bytes;
+        let all = std::mem::take(&mut self.coming);
+        let (coming, old): (Vec<_>, Vec<_>) = all.into_iter().partition(|item| item.gop > begun);
+        self.coming_bytes = coming.iter().map(|item| item.bytes.len()).sum();
+        self.coming = coming.into();
+        for Item { tile, bytes, .. } in old {
+            if let Some(id) = tile {
+                self.hold(id, bytes);
+            }
+        }
         self.known.retain(|(gop, ..)| *gop > begun);
         self.lost.retain(|gop, _| *gop > begun);
     }
@@ -344,7 +344,7 @@ impl Queue {
 
     fn push(&self, item: &Item) {
         let mut waiting = self.waiting();
-        if let Some(gop) = item.tile {
+        if let Some(TileId { gop, .. }) = item.tile {
             if waiting.bytes + item.bytes.len() > MAX_WAITING {
                 waiting.lose(gop, 1);
                 return;
@@ -367,7 +367,7 @@ impl Waiting {
     fn drop_before(&mut self, gop: u32) {
         let (mut dropped, mut bytes) = (Vec::new(), 0);
         self.items.retain(|item| {
-            let old = item.tile.filter(|of| *of < gop);
+            let old = item.tile.map(|id| id.gop).filter(|of| *of < gop);
             dropped.extend(old);
             bytes += old.map_or(0, |_| item.bytes.len());
             old.is_none()

@@ -395,6 +395,18 @@ async fn what_is_to_come_is_kept_once_and_within_bounds() {
     assert!(taken <= 2 * (64 << 20), "{taken}");
 }
 
+/// The first that comes of a tile may be of a GoP that has long to wait: until then an older one conceals it.
+#[tokio::test]
+async fn what_conceals_a_tile_on_a_new_page_has_begun() {
+    let stage = Arc::new(Stage::new());
+    give(&stage, 0, b"init", b"old", true);
+    stage.begin(0, false);
+    give(&stage, 2, b"", b"new", true);
+    let page = stage.watch().unwrap();
+    stage.end(None);
+    assert_eq!(all_of(&page).await, [message::held(&tile(0, b"old")), tile(2, b"new")]);
+}
+
 /// A page that asks for the time and takes no answer.
 #[tokio::test]
 async fn answers_do_not_pile_up() {

@@ -26,8 +26,8 @@ test("messages are read as the Rust side writes them", async () => {
   });
   const { notice } = await decoded("gop");
   assert.deepEqual([notice.gop, notice.tiles.length], [7, 8]);
-  assert.deepEqual(notice.tiles[5], { planned: { qp: 22, bytes: 900 }, base: { qp: 37, bytes: 70_000 } });
-  assert.deepEqual(notice.tiles[6], { planned: null, base: null });
+  assert.deepEqual(notice.tiles[5], { planned: { qp: 22, bytes: 900 }, base: { qp: 37, bytes: 70_000 }, ages: 0 });
+  assert.deepEqual(notice.tiles[6], { planned: null, base: null, ages: 2 });
   const { tile } = await decoded("tile");
   assert.deepEqual([tile.gop, tile.tile, tile.qp, text(tile.init), text(tile.segment)], [7, 5, 37, "init", "segment"]);
   const { is, tile: old } = await decoded("held");
@@ -276,6 +276,24 @@ test("after a stall the pictures of the next GoP are shown", () => {
   // An answer that knew of it came first.
   clock.hint(1000, true, 1620);
   assert.equal(clock.time(1000), 1750);
+});
+
+test("what was received last conceals a tile for as long as the stream says, and is grey then", async () => {
+  const { announce, come, begin, of, settle, clock } = await stage({ concealment: "last-received" });
+  for (let gop = 0; gop < 4; gop++) {
+    announce(gop, gop === 0 ? undefined : [32, ...Array(7).fill(null)], 2);
+    for (let tile = 0; tile < (gop === 0 ? 8 : 1); tile++) come(gop, tile);
+  }
+  for (let gop = 0; gop < 4; gop++) {
+    clock.position = () => gop * 500;
+    begin(gop);
+    await settle();
+  }
+  const first = (gop) => [...of("picture").find(({ picture }) => picture.number === gop * 6).picture.tiles];
+  assert.deepEqual(first(0), Array(8).fill(1));
+  assert.deepEqual(first(1), [1, ...Array(7).fill(0)]);
+  assert.deepEqual(first(2), [1, ...Array(7).fill(0)]);
+  assert.deepEqual(first(3), [1, ...Array(7).fill(2)], "three GoPs old, and two are known");
 });
 
 test("pictures that wait for their time are bounded, and those due next are kept", async () => {

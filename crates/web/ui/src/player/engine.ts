@@ -69,6 +69,8 @@ export class Engine {
   private trouble = "";
   /** What came first of each tile: its last picture of a GoP before this page came. */
   private readonly held = new Map<number, Tile>();
+  /** Of each tile, the GoP of which it was there last. */
+  private readonly last = new Map<number, number>();
   /** Tiles of which that is decoded just now. */
   private readonly holding = new Set<number>();
   /** The newest GoP that has begun. */
@@ -110,6 +112,7 @@ export class Engine {
   private start(manifest: Manifest): void {
     this.stop();
     this.coming.clear();
+    this.last.clear();
     this.manifest = manifest;
     this.current = -1;
     this.planes = planes(manifest.width, manifest.height);
@@ -181,13 +184,14 @@ export class Engine {
       going.had.push(chosen?.had ?? null);
       states.push({ qp, late });
     }
-    this.recall(going, wants);
+    this.recall(going, coming, wants);
+    const places = going.qps.map((qp, tile) => (qp === null && !this.stays(tile, gop, coming) ? GREY : LEAVE));
+    for (const [tile, qp] of going.qps.entries()) if (qp !== null) this.last.set(tile, gop);
     this.going.set(gop, going);
     this.post({ is: "gop", gop, tiles: states });
-    const grey = manifest.concealment !== "last-received";
     for (const [picture, wanted] of wants.entries()) {
       const number = gop * manifest.pictures + picture;
-      const tiles = Uint8Array.from(going.qps, (qp) => (qp === null && grey ? GREY : LEAVE));
+      const tiles = Uint8Array.from(places);
       const slot = { number, gop, buffer: null, tiles, wants: wanted, has: 0, copying: 0, posted: null };
       this.slots.set(number, slot);
       // Nothing of it is there: it is shown as it is concealed.
@@ -196,11 +200,20 @@ export class Engine {
     this.step();
   }
 
+  /** Whether a tile of which nothing is there keeps its last picture: as long as the program knows what that is
+   * worth. It is grey then, or before there was any. */
+  private stays(tile: number, gop: number, { notice }: Coming): boolean {
+    if (this.manifest?.concealment !== "last-received") return false;
+    const last = this.last.get(tile);
+    return last === undefined || notice === null || gop - last <= notice.tiles[tile].ages;
+  }
+
   /** Decodes what is held of the tiles of which nothing is shown of this page's first GoP: the last picture
    * of each becomes its first. */
-  private recall(going: Going, wants: number[]): void {
+  private recall(going: Going, coming: Coming, wants: number[]): void {
     for (const [tile, held] of this.held) {
-      if (going.qps[tile] !== null || this.manifest?.concealment !== "last-received") continue;
+      this.last.set(tile, held.gop);
+      if (going.qps[tile] !== null || !this.manifest || !this.stays(tile, going.gop, coming)) continue;
       try {
         const how = setup(held.init);
         const all = samples(held.segment, how);

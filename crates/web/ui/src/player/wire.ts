@@ -35,6 +35,8 @@ export interface Rung {
 export interface TileNotice {
   planned: Rung | null;
   base: Rung | null;
+  /** How many GoPs old its last picture may be, where that conceals it. */
+  ages: number;
 }
 
 export interface GopNotice {
@@ -189,7 +191,7 @@ function notice(reader: Reader): GopNotice {
     const [planned, base] = [rung(1), rung(2)];
     // What concealment loses.
     reader.take(4 + 4 * ages);
-    tiles.push({ planned, base });
+    tiles.push({ planned, base, ages });
   }
   return { gop, tiles };
 }
