@@ -105,9 +105,16 @@ impl Place {
 
     /// Waits until so many pages watch.
     async fn watched_by(&self, count: usize) {
-        while self.stage.viewers() != count {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        until(&format!("{count} pages watch"), || self.stage.viewers() == count).await;
+    }
+}
+
+/// Waits for a condition, which comes within a minute however slow the machine is.
+async fn until(what: &str, is: impl Fn() -> bool) {
+    let end = tokio::time::Instant::now() + Duration::from_secs(60);
+    while !is() {
+        assert!(tokio::time::Instant::now() < end, "{what}: not within a minute");
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
@@ -174,7 +181,28 @@ async fn only_the_pages_own_script_gets_in() {
     let mut answer = String::new();
     plain.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 426"), "{answer}");
+    assert!(answer.to_ascii_lowercase().contains("\r\nupgrade: websocket\r\n"), "{answer}");
     assert!(answer.contains("default-src 'none'"), "{answer}");
+    // HEAD opens none, whatever else it says.
+    let mut plain = TcpStream::connect(&place.host).await.unwrap();
+    let ask = format!(
+        "HEAD /api/1/player HTTP/1.1\r\nHost: {host}\r\nOrigin: http://{host}\r\n\
+         Authorization: Bearer {token}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: weftline-vr-1\r\n\
+         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    );
+    plain.write_all(ask.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    plain.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 405"), "{answer}");
+    // What is refused speaks of the player.
+    let refusal = format!("GET /api/1/player HTTP/1.1\r\nHost: {host}\r\n\r\n");
+    let mut plain = TcpStream::connect(&place.host).await.unwrap();
+    plain.write_all(refusal.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    plain.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.contains("the address that the player printed"), "{answer}");
+    assert!(!answer.contains("daemon"), "{answer}");
 }
 
 #[tokio::test]
@@ -286,9 +314,7 @@ async fn what_a_page_has_shown_is_taken_once() {
     let (tiles, had) = (vec![(Some(22), 1); 8], vec![Some(22); 8]);
     let of = Shown { shown: 4, tiles, had, unsent: 1, ..Default::default() };
     say(&mut page, shown(&of)).await;
-    while !place.stage.have_told(1) {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until("it has told", || place.stage.have_told(1)).await;
     assert_eq!(place.stage.take_shown(), [(0, of.clone())]);
     assert!(place.stage.take_shown().is_empty());
     say(&mut page, shown(&of)).await;
@@ -525,6 +551,22 @@ fn is_fixture(name: &str, bytes: &[u8]) {
     }
     let kept = std::fs::read(&path).unwrap_or_default();
     assert!(kept == bytes, "{name} is another one; WEFTLINE_FIXTURES=write writes it");
+}
+
+#[test]
+fn what_is_out_of_range_is_refused() {
+    let degrees = |angle: f32| message::decode(&poses(&[(7, [0.0, angle, 0.0])]));
+    let lead = |lead_ms| message::decode(&shown(&Shown { lead_ms, ..Default::default() }));
+    for wrong in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e9, -1e9] {
+        assert!(degrees(wrong).is_err(), "{wrong}°");
+        assert!(lead(wrong).is_err(), "{wrong} ms");
+    }
+    assert!(degrees(3_600.0).is_ok() && lead(-3.6e6).is_ok());
+    let day = 86_400_000_000_000;
+    assert!(message::decode(&poses(&[(day, [0.0; 3])])).is_ok());
+    for wrong in [day + 1, u64::MAX] {
+        assert!(message::decode(&poses(&[(wrong, [0.0; 3])])).is_err(), "{wrong} ns");
+    }
 }
 
 fn check_message(bytes: &[u8]) {

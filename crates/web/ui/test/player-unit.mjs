@@ -296,6 +296,21 @@ test("what was received last conceals a tile for as long as the stream says, and
   assert.deepEqual(first(3), [1, ...Array(7).fill(2)], "three GoPs old, and two are known");
 });
 
+test("pictures of which nothing came have their time, too", async () => {
+  const { announce, come, begin, of, settle, clock, reports } = await stage();
+  const { now } = await modules("player/clock");
+  let shown = -1;
+  clock.time = (position) => (position <= shown ? now() - 1 : now() + 1e6);
+  announce(0);
+  begin(0);
+  await settle();
+  assert.deepEqual(of("picture"), [], "before its time");
+  shown = 450;
+  await settle();
+  // One paints it grey, and no more is to be done.
+  assert.deepEqual(of("picture").map(({ picture }) => picture.number), [0]);
+});
+
 test("pictures that wait for their time are bounded, and those due next are kept", async () => {
   const { Waiting } = await modules("player/waiting");
   const waiting = new Waiting();

@@ -10,8 +10,11 @@ import { type GopNotice, type Manifest, type Message, NOTHING, type Shown, SOUND
 /** GoPs that are kept before they begin, and their bytes; the program sends so many, and half as much. */
 const MAX_GOPS = 64;
 const MAX_BYTES = 128 << 20;
-/** Pictures that are decoded ahead of what is shown, at least. */
+/** Pictures that are decoded ahead of what is shown: at least, and at most, by their number and their bytes. The
+ * page has room for some more. */
 const AHEAD = 5;
+const MAX_AHEAD = 24;
+const MAX_AHEAD_BYTES = 144 << 20;
 /** Buffers of pictures that are kept for others. */
 const POOL = 8;
 
@@ -194,8 +197,6 @@ export class Engine {
       const tiles = Uint8Array.from(places);
       const slot = { number, gop, buffer: null, tiles, wants: wanted, has: 0, copying: 0, posted: null };
       this.slots.set(number, slot);
-      // Nothing of it is there: it is shown as it is concealed.
-      if (wanted === 0) this.finish(slot);
     }
     this.step();
   }
@@ -268,7 +269,8 @@ export class Engine {
     if (!manifest) return;
     const at = this.clock.position();
     const shown = at === null ? 0 : Math.floor(at / this.period);
-    const ahead = Math.max(AHEAD, Math.ceil(this.clock.delay / this.period) + 3);
+    const room = Math.min(MAX_AHEAD, Math.floor(MAX_AHEAD_BYTES / this.planes.bytes));
+    const ahead = Math.max(AHEAD, Math.min(room, Math.ceil(this.clock.delay / this.period) + 3));
     this.bank.feed(this.order, Math.floor(shown / manifest.pictures), shown + ahead);
   }
 
@@ -278,9 +280,12 @@ export class Engine {
     const at = now();
     for (const slot of this.slots.values()) {
       const due = this.clock.time(slot.number * this.period);
-      if (due === null || at < due + this.period / 2) break;
-      // What comes later is too late, but what is being copied is awaited.
-      if (slot.posted === null && slot.copying === 0) this.finish(slot);
+      if (due === null || at < due) break;
+      if (slot.posted !== null || slot.copying > 0) continue;
+      // Nothing of it is there: it is shown as it is concealed. What comes later than half a picture is too late,
+      // but what is being copied is awaited.
+      if (slot.wants === 0) this.conceal(slot);
+      else if (at >= due + this.period / 2) this.finish(slot);
     }
   }
 
@@ -348,6 +353,15 @@ export class Engine {
     if (text === this.colour) return;
     this.colour = text;
     this.post({ is: "colour", colour });
+  }
+
+  /** Shows a picture of which nothing is there: the first of a GoP is painted where tiles become grey, and the
+   * others look the same. */
+  private conceal(slot: Slot): void {
+    const isFirst = slot.number === slot.gop * (this.manifest?.pictures ?? 1);
+    if (isFirst && slot.tiles.includes(GREY)) return this.finish(slot);
+    slot.posted = now();
+    this.settle(slot, true);
   }
 
   /** Hands a picture to the page as it is. */
