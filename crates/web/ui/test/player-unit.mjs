@@ -311,6 +311,30 @@ test("pictures of which nothing came have their time, too", async () => {
   assert.deepEqual(of("picture").map(({ picture }) => picture.number), [0]);
 });
 
+test("what a page had when a GoP began is told apart from what it decoded", async () => {
+  const { announce, come, begin, of, settle, reports, engine } = await stage();
+  announce(0);
+  come(0, 0);
+  Decoder.throws = true;
+  try {
+    come(0, 1);
+    begin(0);
+    await settle();
+  } finally {
+    Decoder.throws = false;
+  }
+  // A decoder that refuses a picture is not asked for the rest of the GoP again and again.
+  assert.deepEqual(Decoder.decoded.length, 2);
+  assert.match(of("trouble")[0].text, /cannot be decoded/);
+  const { time } = engine.clock;
+  engine.clock.time = () => 0;
+  await settle();
+  for (const { picture } of of("picture")) engine.done(picture.number, true, picture.buffer);
+  engine.clock.time = time;
+  assert.deepEqual(reports[0].tiles.map(({ had }) => had), [32, 32, 255, 255, 255, 255, 255, 255]);
+  assert.ok(reports[0].tiles.every(({ qp }) => qp === wire.NOTHING));
+});
+
 test("pictures that wait for their time are bounded, and those due next are kept", async () => {
   const { Waiting } = await modules("player/waiting");
   const waiting = new Waiting();

@@ -57,7 +57,15 @@ class Lane {
       }
       const { data, picture } = course.samples[next];
       const type = next === 0 ? "key" : "delta";
-      decoder.decode(new EncodedVideoChunk({ type, timestamp: course.first + picture, data }));
+      try {
+        decoder.decode(new EncodedVideoChunk({ type, timestamp: course.first + picture, data }));
+      } catch (error) {
+        // It would refuse the same again and again, and those after it would wait.
+        this.waiting.shift();
+        this.close();
+        this.to.failed(this.tile, String(error));
+        continue;
+      }
       waiting.next += 1;
       if (waiting.next === course.samples.length) {
         this.waiting.shift();
