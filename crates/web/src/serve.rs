@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Either, Full, Limited};
 use hyper::body::{Body, Incoming};
-use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, SET_COOKIE};
+use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, SET_COOKIE, UPGRADE};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
@@ -18,7 +18,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::assets;
-use crate::guard::{self, Guard, Refusal, WrongName};
+use crate::guard::{self, Guard, Refusal, Words, WrongName};
 use crate::player::Stage;
 use crate::player::socket::{self, Opening};
 use crate::rates::Rates;
@@ -123,8 +123,7 @@ impl Dashboard {
     /// # Errors
     /// When the address cannot be had, or is reached from other machines and no proxy is named.
     pub async fn open(settings: &Settings, source: Arc<dyn Source>) -> Result<Self, OpenError> {
-        let again = "`weftline status --url` shows the present address";
-        let (listener, guard) = settings.listen(again).await?;
+        let (listener, guard) = settings.listen(guard::DASHBOARD).await?;
         let url = guard.url();
         let mut instance = [0; 8];
         let filled =
@@ -169,8 +168,7 @@ impl PlayerPage {
     /// # Errors
     /// When the address cannot be had, or is reached from other machines and no proxy is named.
     pub async fn open(settings: &Settings, stage: Arc<Stage>) -> Result<Self, OpenError> {
-        let again = "this player printed its address when it started";
-        let (listener, guard) = settings.listen(again).await?;
+        let (listener, guard) = settings.listen(guard::PLAYER).await?;
         let url = guard.url();
         let shared = Arc::new(Shared { guard, face: Face::Player(stage) });
         Ok(Self { url, task: tokio::spawn(accept(listener, shared)).abort_handle() })
@@ -184,7 +182,7 @@ impl PlayerPage {
 
 impl Settings {
     /// Listens where it is to be.
-    async fn listen(&self, again: &'static str) -> Result<(TcpListener, Guard), OpenError> {
+    async fn listen(&self, words: Words) -> Result<(TcpListener, Guard), OpenError> {
         let Self { address, names } = self;
         self.check()?;
         let wrong = |source: io::Error| {
@@ -195,7 +193,7 @@ impl Settings {
             OpenError::Bind { address: *address, source, remedy }
         };
         let listener = TcpListener::bind(address).await.map_err(wrong)?;
-        let guard = Guard::new(listener.local_addr().map_err(wrong)?, names, again);
+        let guard = Guard::new(listener.local_addr().map_err(wrong)?, names, words);
         Ok((listener, guard.map_err(|_| OpenError::Random)?))
     }
 
@@ -371,6 +369,10 @@ async fn route(
     match &shared.face {
         Face::Dashboard(daemon) => of_daemon(&request, daemon, fate),
         Face::Player(stage) if path == "/api/1/player" => {
+            // HEAD would change what the connection is (RFC 6455 §4.1).
+            if request.method() != Method::GET {
+                return Err(Refusal::method("GET"));
+            }
             socket::check(headers, stage)?;
             guard.check_origin(headers)?;
             upgrade(request, stage, fate)
@@ -537,6 +539,9 @@ fn refuse(refusal: &Refusal, is_api: bool) -> Answer {
     *answer.status_mut() = refusal.status;
     if let Some(allowed) = refusal.allowed {
         answer.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
+    }
+    if let Some(protocol) = refusal.upgrade {
+        answer.headers_mut().insert(UPGRADE, HeaderValue::from_static(protocol));
     }
     answer
 }

@@ -66,7 +66,8 @@ pub(crate) fn check(headers: &HeaderMap, stage: &Stage) -> Result<(), Refusal> {
         return Ok(());
     }
     let text = format!("this is a WebSocket of version 13 that speaks {PROTOCOL}");
-    Err(Refusal::new(StatusCode::UPGRADE_REQUIRED, text))
+    // RFC 9110 §15.5.22 wants it to be named.
+    Err(Refusal { upgrade: Some("websocket"), ..Refusal::new(StatusCode::UPGRADE_REQUIRED, text) })
 }
 
 /// Takes a page that has passed [`check`].

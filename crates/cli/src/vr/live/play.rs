@@ -204,7 +204,8 @@ impl PlayArgs {
         let url = web.url();
         let is_taken = self.json || self.log.as_ref().is_some_and(|path| path.as_os_str() == "-");
         match is_taken {
-            true => tracing::info!("player {url}"),
+            // The log may be kept elsewhere, and be read by others: the address has the token.
+            true => output::tell(format_args!("player {url}")),
             false => output::print(&format!("player {url}\n"))?,
         }
         Ok(web)

@@ -3,7 +3,7 @@
 
 import { halves, matrix } from "./geometry.js";
 import type { View } from "./look.js";
-import { type Colour, GREY, LEAVE, type Picture, planes, type Planes, THERE, type TileState } from "./talk.js";
+import { type Colour, GREY, type Picture, planes, type Planes, THERE, type TileState } from "./talk.js";
 import type { Manifest } from "./wire.js";
 
 const VERTICES = `#version 300 es
@@ -109,11 +109,14 @@ export class Screen {
   start(manifest: Manifest): void {
     const { gl } = this;
     const { width, height, columns, rows } = manifest;
+    this.manifest = manifest;
+    // It begins when the context comes back.
+    if (this.lost || gl.isContextLost()) return;
     const most = gl.getParameter(gl.MAX_TEXTURE_SIZE) as number;
     if (Math.max(width, height) > most) {
+      this.manifest = null;
       throw new Error(`pictures of ${width}x${height} are larger than this machine can draw (${most}x${most})`);
     }
-    this.manifest = manifest;
     this.planes = planes(width, height);
     for (const texture of this.textures) gl.deleteTexture(texture);
     const sizes = [[width, height], [width / 2, height / 2], [width / 2, height / 2], [columns, rows]];
@@ -158,7 +161,6 @@ export class Screen {
         this.put(buffer, ...this.rect(tile));
         this.grey[tile] = false;
       }
-      if (state === LEAVE) continue;
     }
     gl.pixelStorei(gl.UNPACK_ROW_LENGTH, 0);
   }

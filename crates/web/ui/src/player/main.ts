@@ -48,7 +48,7 @@ function lacks(): [reason: string, remedy: string] | null {
   if (typeof VideoDecoder === "undefined" || typeof EncodedVideoChunk === "undefined") {
     return [
       "This browser has no WebCodecs (VideoDecoder), by which the tiles are decoded",
-      "Use a current Chromium, Chrome, Edge, Firefox on a desktop, or Safari.",
+      "Use a current Chromium, Chrome or Edge: the player was tried in Chromium only.",
     ];
   }
   return null;
