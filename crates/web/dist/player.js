@@ -116,24 +116,24 @@ getProgramParameter(program,gl.LINK_STATUS))throw new Error(`the shader: ${gl.ge
 program);for(let[unit,name]of["luma","cb","cr","states"].entries())gl.uniform1i(gl.getUniformLocation(program,name),unit);
 for(let name of["head","matrix","offset","size","halves","marks"])this.uniforms[name]=gl.getUniformLocation(program,name);
 gl.pixelStorei(gl.UNPACK_ALIGNMENT,1),this.textures=[],this.paintColours()}start(manifest){let{gl}=this,{width,height,columns,
-rows:rows2}=manifest,most=gl.getParameter(gl.MAX_TEXTURE_SIZE);if(Math.max(width,height)>most)throw new Error(`pictures \
-of ${width}x${height} are larger than this machine can draw (${most}x${most})`);this.manifest=manifest,this.planes=planes(
-width,height);for(let texture of this.textures)gl.deleteTexture(texture);let sizes=[[width,height],[width/2,height/2],[width/
-2,height/2],[columns,rows2]];this.textures=sizes.map(([wide,high],unit)=>{let texture=gl.createTexture();gl.activeTexture(
-gl.TEXTURE0+unit),gl.bindTexture(gl.TEXTURE_2D,texture);let states=unit===3;gl.texStorage2D(gl.TEXTURE_2D,1,states?gl.RGBA8:
-gl.R8,wide,high);let filter=states?gl.NEAREST:gl.LINEAR;return gl.texParameteri(gl.TEXTURE_2D,gl.TEXTURE_MIN_FILTER,filter),
-gl.texParameteri(gl.TEXTURE_2D,gl.TEXTURE_MAG_FILTER,filter),gl.texParameteri(gl.TEXTURE_2D,gl.TEXTURE_WRAP_S,states?gl.
-CLAMP_TO_EDGE:gl.REPEAT),gl.texParameteri(gl.TEXTURE_2D,gl.TEXTURE_WRAP_T,gl.CLAMP_TO_EDGE),texture}),this.grey=new Array(
-columns*rows2).fill(!1);for(let tile=0;tile<columns*rows2;tile++)this.paintGrey(tile)}rect(tile){let{width,height,columns,
-rows:rows2}=this.manifest,[wide,high]=[width/columns,height/rows2];return[tile%columns*wide,Math.floor(tile/columns)*high,
-wide,high]}upload({buffer,tiles}){if(!this.manifest||this.lost)return;let{gl}=this,{width,height}=this.planes;if(buffer.
-byteLength>0&&tiles.every(state=>state===1)){this.put(buffer,0,0,width,height),this.grey.fill(!1);return}for(let[tile,state]of tiles.
-entries())state===2&&!this.grey[tile]&&this.paintGrey(tile),state===1&&(this.put(buffer,...this.rect(tile)),this.grey[tile]=
-!1),0;gl.pixelStorei(gl.UNPACK_ROW_LENGTH,0)}put(buffer,left,top,wide,high){let{gl}=this,{width,cb,cr}=this.planes;for(let[
-unit,start2]of[0,cb,cr].entries()){let by=unit===0?1:2,stride=width/by;gl.activeTexture(gl.TEXTURE0+unit),gl.pixelStorei(
-gl.UNPACK_ROW_LENGTH,stride);let from=new Uint8Array(buffer,start2+top/by*stride+left/by);gl.texSubImage2D(gl.TEXTURE_2D,
-0,left/by,top/by,wide/by,high/by,gl.RED,gl.UNSIGNED_BYTE,from)}gl.pixelStorei(gl.UNPACK_ROW_LENGTH,0)}paintGrey(tile){let{
-gl}=this,[left,top,wide,high]=this.rect(tile),grey=new Uint8Array(wide*high).fill(128);for(let[unit,by]of[1,2,2].entries())
+rows:rows2}=manifest;if(this.manifest=manifest,this.lost||gl.isContextLost())return;let most=gl.getParameter(gl.MAX_TEXTURE_SIZE);
+if(Math.max(width,height)>most)throw this.manifest=null,new Error(`pictures of ${width}x${height} are larger than this m\
+achine can draw (${most}x${most})`);this.planes=planes(width,height);for(let texture of this.textures)gl.deleteTexture(texture);
+let sizes=[[width,height],[width/2,height/2],[width/2,height/2],[columns,rows2]];this.textures=sizes.map(([wide,high],unit)=>{
+let texture=gl.createTexture();gl.activeTexture(gl.TEXTURE0+unit),gl.bindTexture(gl.TEXTURE_2D,texture);let states=unit===
+3;gl.texStorage2D(gl.TEXTURE_2D,1,states?gl.RGBA8:gl.R8,wide,high);let filter=states?gl.NEAREST:gl.LINEAR;return gl.texParameteri(
+gl.TEXTURE_2D,gl.TEXTURE_MIN_FILTER,filter),gl.texParameteri(gl.TEXTURE_2D,gl.TEXTURE_MAG_FILTER,filter),gl.texParameteri(
+gl.TEXTURE_2D,gl.TEXTURE_WRAP_S,states?gl.CLAMP_TO_EDGE:gl.REPEAT),gl.texParameteri(gl.TEXTURE_2D,gl.TEXTURE_WRAP_T,gl.CLAMP_TO_EDGE),
+texture}),this.grey=new Array(columns*rows2).fill(!1);for(let tile=0;tile<columns*rows2;tile++)this.paintGrey(tile)}rect(tile){
+let{width,height,columns,rows:rows2}=this.manifest,[wide,high]=[width/columns,height/rows2];return[tile%columns*wide,Math.
+floor(tile/columns)*high,wide,high]}upload({buffer,tiles}){if(!this.manifest||this.lost)return;let{gl}=this,{width,height}=this.
+planes;if(buffer.byteLength>0&&tiles.every(state=>state===1)){this.put(buffer,0,0,width,height),this.grey.fill(!1);return}
+for(let[tile,state]of tiles.entries())state===2&&!this.grey[tile]&&this.paintGrey(tile),state===1&&(this.put(buffer,...this.
+rect(tile)),this.grey[tile]=!1);gl.pixelStorei(gl.UNPACK_ROW_LENGTH,0)}put(buffer,left,top,wide,high){let{gl}=this,{width,
+cb,cr}=this.planes;for(let[unit,start2]of[0,cb,cr].entries()){let by=unit===0?1:2,stride=width/by;gl.activeTexture(gl.TEXTURE0+
+unit),gl.pixelStorei(gl.UNPACK_ROW_LENGTH,stride);let from=new Uint8Array(buffer,start2+top/by*stride+left/by);gl.texSubImage2D(
+gl.TEXTURE_2D,0,left/by,top/by,wide/by,high/by,gl.RED,gl.UNSIGNED_BYTE,from)}gl.pixelStorei(gl.UNPACK_ROW_LENGTH,0)}paintGrey(tile){
+let{gl}=this,[left,top,wide,high]=this.rect(tile),grey=new Uint8Array(wide*high).fill(128);for(let[unit,by]of[1,2,2].entries())
 gl.activeTexture(gl.TEXTURE0+unit),gl.texSubImage2D(gl.TEXTURE_2D,0,left/by,top/by,wide/by,high/by,gl.RED,gl.UNSIGNED_BYTE,
 grey);this.grey[tile]=!0}code(colour){this.colour=colour,this.paintColours()}paintColours(){let{gl}=this,{matrix:name,full}=this.
 colour,[kr,kb]=name==="bt709"?[.2126,.0722]:name.startsWith("bt2020")?[.2627,.0593]:[.299,.114],kg=1-kr-kb,[luma,chroma]=full?
@@ -202,39 +202,42 @@ place?.steers??!0;return b`
       </table>
       <p>Drag the picture to look around, or use the arrow keys on it; + and − zoom, Home looks ahead.</p>
     </details>
-  `}function refused(reason,remedy){return b`<div class="refused"><h1>This cannot be played here</h1><p role="alert">${reason}</p><p>${remedy}</p></div>`}var MAX_WAITING=32,MEAN_OF=4,FIGURES=500,canvas=document.getElementById("picture"),panel=document.getElementById("app"),
-calm=matchMedia("(prefers-reduced-motion: reduce)"),page={link:{is:"connecting"},manifest:null,gop:-1,tiles:[],figures:null,
-place:null,sample:null,report:null,trouble:"",delay:0,marks:!1,direction:""};function lacks(){return isSecureContext?typeof VideoDecoder>
-"u"||typeof EncodedVideoChunk>"u"?["This browser has no WebCodecs (VideoDecoder), by which the tiles are decoded","Use a\
- current Chromium, Chrome, Edge, Firefox on a desktop, or Safari."]:null:[`${location.origin} is no secure context, and \
-browsers decode video only in one`,"Open the player on the machine on which it runs, at 127.0.0.1; reach it by ssh -L; o\
-r put a proxy with TLS in front of it, weftline vr play --behind-proxy NAME."]}var Player=class{worker;screen;look;waiting=[];begins=null;stale=!0;figuresAt=0;samples=[];drawn=0;constructor(){
+  `}function refused(reason,remedy){return b`<div class="refused"><h1>This cannot be played here</h1><p role="alert">${reason}</p><p>${remedy}</p></div>`}var Waiting=class{pictures=[];push(picture){let after=this.pictures.findIndex(({number:number2})=>number2>picture.number);
+this.pictures.splice(after<0?this.pictures.length:after,0,picture);let over=[];for(;this.pictures.length>32||this.bytes()>
+201326592;)over.push(this.pictures.pop());return over}due(at){let missed=this.pictures.filter(picture=>picture.at<=at);return this.
+pictures.splice(0,missed.length),{newest:missed.pop(),missed}}clear(){return this.pictures.splice(0)}bytes(){return this.
+pictures.reduce((sum,{buffer})=>sum+buffer.byteLength,0)}};var MEAN_OF=4,FIGURES=500,canvas=document.getElementById("picture"),panel=document.getElementById("app"),calm=matchMedia(
+"(prefers-reduced-motion: reduce)"),page={link:{is:"connecting"},manifest:null,gop:-1,tiles:[],figures:null,place:null,sample:null,
+report:null,trouble:"",delay:0,marks:!1,direction:""};function lacks(){return isSecureContext?typeof VideoDecoder>"u"||typeof EncodedVideoChunk>
+"u"?["This browser has no WebCodecs (VideoDecoder), by which the tiles are decoded","Use a current Chromium, Chrome or E\
+dge: the player was tried in Chromium only."]:null:[`${location.origin} is no secure context, and browsers decode video \
+only in one`,"Open the player on the machine on which it runs, at 127.0.0.1; reach it by ssh -L; or put a proxy with TLS\
+ in front of it, weftline vr play --behind-proxy NAME."]}var Player=class{worker;screen;look;waiting=new Waiting;begins=null;stale=!0;figuresAt=0;samples=[];drawn=0;constructor(){
 this.screen=new Screen(canvas),this.worker=new Worker(script("/a/player-worker.js"),{type:"module"}),this.worker.onmessage=
 ({data})=>this.take(data),this.worker.onerror=event=>this.say(event.message),this.look=new Look(canvas,({yaw,pitch,roll})=>{
 this.tell({is:"pose",yaw,pitch,roll}),this.stale=!0}),this.turned(),new ResizeObserver(()=>this.resize()).observe(canvas),
-document.addEventListener("visibilitychange",()=>this.hide(document.hidden)),canvas.addEventListener("webglcontextrestor\
-ed",()=>this.stale=!0),this.paint(),requestAnimationFrame(()=>this.frame())}tell(message,transfer=[]){this.worker.postMessage(
-message,transfer)}say(trouble){page.trouble=trouble,this.paint()}turned(){let{yaw,pitch,fov}=this.look.view,side=yaw===0?
-"ahead":`${Math.abs(yaw).toFixed(0)}° ${yaw>0?"right":"left"}`,height=pitch===0?"":`, ${Math.abs(pitch).toFixed(0)}° ${pitch>
-0?"up":"down"}`,direction=`${side}${height}${fov<WIDEST?`, ${fov.toFixed(0)}° wide`:""}`;direction!==page.direction&&(page.
-direction=direction,this.paint())}resize(){let scale=Math.min(devicePixelRatio,2),[width,height]=[canvas.clientWidth*scale,
-canvas.clientHeight*scale].map(Math.round);width>0&&height>0&&(canvas.width!==width||canvas.height!==height)&&([canvas.width,
-canvas.height]=[width,height],this.stale=!0)}take(message){switch(message.is){case"picture":for(this.waiting.push(message.
-picture);this.waiting.length>MAX_WAITING;)this.done(this.waiting.shift(),!1);return;case"clock":this.begins=message.begins,
-page.delay=message.delay;return;case"link":page.link=message.link;break;case"manifest":[page.manifest,page.gop,page.figures]=
-[message.manifest,-1,null];try{this.screen.start(message.manifest)}catch(error){page.trouble=String(error)}break;case"co\
-lour":this.screen.code(message.colour);break;case"gop":[page.gop,page.tiles]=[message.gop,message.tiles],this.screen.mark(
-message.tiles),canvas.dataset.qps=message.tiles.map(({qp})=>qp??"").join(",");break;case"figures":page.figures=message.figures;
-break;case"place":page.place=message.place;break;case"sample":this.samples=[...this.samples.slice(1-MEAN_OF),JSON.parse(
-message.text)],page.sample=mean(this.samples);break;case"report":page.report=JSON.parse(message.text);break;case"trouble":
-page.trouble=message.text;break}(message.is==="link"||now()-this.figuresAt>(calm.matches?10:1)*FIGURES)&&this.paint()}paint(){
-this.figuresAt=now(),D(view(page,actions),panel),document.title=page.link.is==="live"?"Weftline player":`Weftline player\
-: ${page.link.is}`}done({number:number2,buffer},shown){this.tell({is:"done",number:number2,shown,buffer},[buffer])}frame(){
-requestAnimationFrame(()=>this.frame());let at=this.begins===null?-1/0:now()-this.begins;this.waiting.sort((a2,b2)=>a2.number-
-b2.number);let due=this.waiting.filter(picture=>picture.at<=at);this.waiting.splice(0,due.length);let newest=due.pop();for(let picture of due)
+document.addEventListener("visibilitychange",()=>this.hide(document.hidden)),this.hide(document.hidden),canvas.addEventListener(
+"webglcontextrestored",()=>this.stale=!0),this.paint(),requestAnimationFrame(()=>this.frame())}tell(message,transfer=[]){
+this.worker.postMessage(message,transfer)}say(trouble){page.trouble=trouble,this.paint()}turned(){let{yaw,pitch,fov}=this.
+look.view,side=yaw===0?"ahead":`${Math.abs(yaw).toFixed(0)}° ${yaw>0?"right":"left"}`,height=pitch===0?"":`, ${Math.abs(
+pitch).toFixed(0)}° ${pitch>0?"up":"down"}`,direction=`${side}${height}${fov<WIDEST?`, ${fov.toFixed(0)}° wide`:""}`;direction!==
+page.direction&&(page.direction=direction,this.paint())}resize(){let scale=Math.min(devicePixelRatio,2),[width,height]=[
+canvas.clientWidth*scale,canvas.clientHeight*scale].map(Math.round);width>0&&height>0&&(canvas.width!==width||canvas.height!==
+height)&&([canvas.width,canvas.height]=[width,height],this.stale=!0)}take(message){switch(message.is){case"picture":for(let over of this.
+waiting.push(message.picture))this.done(over,!1);return;case"clock":this.begins=message.begins,page.delay=message.delay;
+return;case"link":page.link=message.link;break;case"manifest":[page.manifest,page.gop,page.figures]=[message.manifest,-1,
+null];try{this.screen.start(message.manifest)}catch(error){page.trouble=String(error)}break;case"colour":this.screen.code(
+message.colour);break;case"gop":[page.gop,page.tiles]=[message.gop,message.tiles],this.screen.mark(message.tiles),canvas.
+dataset.qps=message.tiles.map(({qp})=>qp??"").join(",");break;case"figures":page.figures=message.figures;break;case"plac\
+e":page.place=message.place;break;case"sample":this.samples=[...this.samples.slice(1-MEAN_OF),JSON.parse(message.text)],
+page.sample=mean(this.samples);break;case"report":page.report=JSON.parse(message.text);break;case"trouble":page.trouble=
+message.text;break}(message.is==="link"||now()-this.figuresAt>(calm.matches?10:1)*FIGURES)&&this.paint()}paint(){this.figuresAt=
+now(),D(view(page,actions),panel),document.title=page.link.is==="live"?"Weftline player":`Weftline player: ${page.link.is}`}done({
+number:number2,buffer},shown){this.tell({is:"done",number:number2,shown,buffer},[buffer])}frame(){requestAnimationFrame(
+()=>this.frame());let at=this.begins===null?-1/0:now()-this.begins,{newest,missed}=this.waiting.due(at);for(let picture of missed)
 this.done(picture,!1);newest&&(this.screen.upload(newest),this.stale=!0),this.stale&&(this.screen.draw(this.look.view,page.
 marks),this.turned(),this.stale=!1,this.drawn+=1,canvas.dataset.drawn=String(this.drawn)),newest&&(canvas.dataset.number=
-String(newest.number),this.done(newest,!this.screen.lost))}hide(hidden){for(let picture of this.waiting.splice(0))this.done(
+String(newest.number),this.done(newest,!this.screen.lost))}hide(hidden){for(let picture of this.waiting.clear())this.done(
 picture,!1);this.tell({is:"hidden",hidden}),this.stale=!0}again(){this.stale=!0,this.paint()}steer(){this.tell({is:"stee\
 r"})}};function script(path){let types=globalThis.trustedTypes,createScriptURL=url=>{if(url!==path)throw new TypeError(`${url}\
  is no script of ours`);return url};return types?types.createPolicy("weftline",{createScriptURL}).createScriptURL(path):

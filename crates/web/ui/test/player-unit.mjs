@@ -468,3 +468,12 @@ test("what was there when its GoP began is shown, and each loss has its reason",
   for (const { number, buffer } of later) engine.done(number, true, buffer);
   assert.deepEqual(reports[1].tiles.map(({ qp }) => qp), [255, 32, ...Array(6).fill(255)]);
 });
+
+test("what a browser loads of the player is small", async () => {
+  const { gzipSync } = await import("node:zlib");
+  let bytes = 0;
+  for (const name of ["player.html", "player.css", "player.js", "player-worker.js"]) {
+    bytes += gzipSync(await readFile(`../dist/${name}`), { level: 9 }).length;
+  }
+  assert.ok(bytes < 30_000, `${bytes} bytes gzipped`);
+});

@@ -247,8 +247,14 @@ async function hides(page) {
       Object.defineProperty(document, "hidden", { configurable: true, get: () => hidden });
       document.dispatchEvent(new Event("visibilitychange"));
     }, hidden);
+  const second = await open(url);
+  await figure(page, "Pages that watch", "^2$");
+  await second.locator("summary").click();
   await hide(true);
+  await figure(second, "Pages that watch", "^1$");
   await hide(false);
+  await figure(second, "Pages that watch", "^2$");
+  await second.context().close();
   await goesOn(page);
   seen("hidden and seen again");
 }
@@ -270,9 +276,9 @@ async function cannot() {
   });
   await flat.getByText("WebGL 2 is not to be had").waitFor();
   const stranger = await open(`${origin}/`);
-  await stranger.getByText("open the address that the daemon printed").waitFor();
+  await stranger.getByText("open the address that the player printed").waitFor();
   const forged = await open(`${origin}/#k=00000000000000000000000000000000`);
-  await forged.getByText("that token is not this daemon's").waitFor();
+  await forged.getByText("that token is not this player's").waitFor();
   for (const page of [without, open_, flat, stranger, forged]) await page.context().close();
   seen("without WebCodecs, a secure context, WebGL, a token");
 }

@@ -385,3 +385,128 @@ impl ShownLog {
 fn wrong(path: &Path, error: &std::io::Error) -> String {
     format!("--shown: cannot write {}: {error}", path.display())
 }
+
+#[cfg(test)]
+mod tests {
+    use weftline_core::ByteCount;
+    use weftline_video::geometry::{FrameSize, Grid};
+    use weftline_video::live::ClientSettings;
+    use weftline_video::live::wire::{RungNotice, TileDigests, TileId, TileNotice};
+
+    use super::*;
+
+    const GOP_MS: u64 = 500;
+    const TILES: u16 = 8;
+
+    fn manifest() -> Vec<u8> {
+        let manifest = Manifest {
+            frame: FrameSize::new(384, 192).unwrap(),
+            grid: Grid::new(4, 2).unwrap(),
+            gop: Duration::from_millis(GOP_MS),
+            gop_frames: 4,
+            gops: 400,
+            concealment: Concealment::LastReceived,
+            scheme: "ows".to_owned(),
+            qps: vec![22, 37],
+            sound: None,
+        };
+        Message::Manifest(manifest).to_bytes()
+    }
+
+    fn notice(gop: u32) -> Vec<u8> {
+        let rung = |tile: u16| Some(RungNotice { qp: 22, bytes: 5, ws_mse: 1.0 + f32::from(tile) });
+        let tile = |tile| TileNotice {
+            planned: rung(tile),
+            grey: 900.0,
+            changes: vec![40.0, 50.0],
+            ..TileNotice::default()
+        };
+        let tiles = (0..TILES).map(tile).collect();
+        Message::Gop(GopNotice { gop, expected: ByteCount::ZERO, sound: 0, tiles }).to_bytes()
+    }
+
+    fn tile(gop: u32, tile: u16) -> Vec<u8> {
+        let (init, segment) = (&b"init"[..], &b"bytes"[..]);
+        let (id, digests) = (TileId { gop, tile, qp: 22 }, TileDigests::of(init, segment));
+        Message::Tile(Tile { id, init, segment, digests }).to_bytes()
+    }
+
+    async fn open(log: &Path) -> Web {
+        let place = DashboardPlace { address: "127.0.0.1:0".parse().unwrap(), names: Vec::new() };
+        Web::open(&place, Some(log), FieldOfView::default()).await.unwrap()
+    }
+
+    /// What a page tells that has shown all of a GoP that was there.
+    fn all(web: &Web, gop: u32) -> Shown {
+        let had: Vec<_> = (0..TILES).map(|tile| web.gops[&gop].counts(tile)).collect();
+        let tiles = had.iter().map(|qp| (*qp, 0)).collect();
+        Shown { gop, shown: 4, tiles, had, ..Shown::default() }
+    }
+
+    /// The player and the page judge a GoP by the same poses, however the head turns and however far behind the
+    /// page is.
+    #[tokio::test]
+    async fn a_page_that_shows_all_is_judged_as_the_player() {
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let mut web = open(log.path()).await;
+        let buffer = Some(Duration::from_millis(GOP_MS));
+        let mut client = Client::new(ClientSettings { buffer, ..ClientSettings::default() });
+        let at = Instant::from_millis;
+        client.handle_message(&manifest(), at(0)).unwrap();
+        web.message(&manifest());
+        for ms in (0..5 * GOP_MS).step_by(50) {
+            if ms % GOP_MS == 0 {
+                let gop = (ms / GOP_MS) as u32;
+                client.handle_message(&notice(gop), at(ms)).unwrap();
+                web.message(&notice(gop));
+                // One tile never comes, and one only once.
+                for which in (1..TILES).filter(|which| *which != 2 || gop == 0) {
+                    let bytes = tile(gop, which);
+                    client.handle_message(&bytes, at(ms)).unwrap();
+                    let Ok(Message::Tile(tile)) = Message::decode(&bytes) else { panic!() };
+                    web.tile(&tile, true);
+                }
+            }
+            let seen = Duration::from_millis(ms.saturating_sub(2 * GOP_MS));
+            let orientation = Orientation::from_degrees(ms as f64 * 0.7 % 360.0 - 180.0, 10.0, 0.0);
+            if let Some(gop) = client.handle_pose_at(orientation, seen, at(ms)) {
+                web.looked(gop, orientation);
+            }
+            client.handle_timeout(at(ms));
+            web.follow(&client, at(ms));
+            while let Some(report) = client.poll_event() {
+                web.report(&report, client.orientation());
+            }
+        }
+        for gop in 0..3 {
+            let shown = all(&web, gop);
+            let line: serde_json::Value =
+                serde_json::from_str(&web.line(0, &shown).unwrap()).unwrap();
+            let [model, page] =
+                ["model_psnr_db", "shown_psnr_db"].map(|key| line[key].as_f64().unwrap());
+            assert!((model - page).abs() < 1e-6, "GoP {gop}: {line}");
+            assert_eq!((&line["held_other"], &line["had"]), (&json!(0), &line["model"]), "{line}");
+        }
+    }
+
+    /// With a buffer of many GoPs a GoP is known until its pages tell of it; one that is not has no line.
+    #[tokio::test]
+    async fn a_gop_is_known_until_pages_tell_of_it() {
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let mut web = open(log.path()).await;
+        web.message(&manifest());
+        for gop in 0..MAX_OPEN_GOPS + 10 {
+            web.message(&notice(gop));
+            if let Some(begun) = gop.checked_sub(MAX_OPEN_GOPS) {
+                web.hold();
+                web.begun = begun + 1;
+            }
+        }
+        assert!(web.line(0, &all(&web, 0)).is_some());
+        for gop in MAX_OPEN_GOPS..3 * MAX_OPEN_GOPS {
+            web.message(&notice(gop));
+        }
+        let shown = Shown { gop: 0, ..Shown::default() };
+        assert_eq!(web.line(0, &shown), None);
+    }
+}
