@@ -203,10 +203,10 @@ place?.steers??!0;return b`
       <p>Drag the picture to look around, or use the arrow keys on it; + and − zoom, Home looks ahead.</p>
     </details>
   `}function refused(reason,remedy){return b`<div class="refused"><h1>This cannot be played here</h1><p role="alert">${reason}</p><p>${remedy}</p></div>`}var Waiting=class{pictures=[];push(picture){let after=this.pictures.findIndex(({number:number2})=>number2>picture.number);
-this.pictures.splice(after<0?this.pictures.length:after,0,picture);let over=[];for(;this.pictures.length>32||this.bytes()>
-201326592;)over.push(this.pictures.pop());return over}due(at){let missed=this.pictures.filter(picture=>picture.at<=at);return this.
-pictures.splice(0,missed.length),{newest:missed.pop(),missed}}clear(){return this.pictures.splice(0)}bytes(){return this.
-pictures.reduce((sum,{buffer})=>sum+buffer.byteLength,0)}};var MEAN_OF=4,FIGURES=500,canvas=document.getElementById("picture"),panel=document.getElementById("app"),calm=matchMedia(
+this.pictures.splice(after<0?this.pictures.length:after,0,picture);let over=[];for(;this.isFull();)over.push(this.pictures.
+pop());return over}due(at){let missed=this.pictures.filter(picture=>picture.at<=at);return this.pictures.splice(0,missed.
+length),{newest:missed.pop(),missed}}clear(){return this.pictures.splice(0)}isFull(){let bytes=this.pictures.reduce((sum,{
+buffer})=>sum+buffer.byteLength,0);return this.pictures.length>(bytes>201326592?8:32)}};var MEAN_OF=4,FIGURES=500,canvas=document.getElementById("picture"),panel=document.getElementById("app"),calm=matchMedia(
 "(prefers-reduced-motion: reduce)"),page={link:{is:"connecting"},manifest:null,gop:-1,tiles:[],figures:null,place:null,sample:null,
 report:null,trouble:"",delay:0,marks:!1,direction:""};function lacks(){return isSecureContext?typeof VideoDecoder>"u"||typeof EncodedVideoChunk>
 "u"?["This browser has no WebCodecs (VideoDecoder), by which the tiles are decoded","Use a current Chromium, Chrome or E\

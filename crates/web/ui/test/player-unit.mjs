@@ -346,8 +346,9 @@ test("pictures that wait for their time are bounded, and those due next are kept
   assert.deepEqual([newest.number, missed.map(({ number }) => number)], [2, [0, 1]]);
   assert.equal(waiting.due(25).newest, undefined);
   assert.equal(waiting.clear().length, 29);
-  const large = [1, 2, 3, 4].flatMap((number) => waiting.push(picture(number, 64 << 20)));
-  assert.deepEqual(large.map(({ number }) => number), [4]);
+  const numbers = Array.from({ length: 12 }, (_, number) => number);
+  const large = numbers.flatMap((number) => waiting.push(picture(number, 64 << 20)));
+  assert.deepEqual(large.map(({ number }) => number), [8, 9, 10, 11]);
 });
 
 /** The worker, with a connection and timers of the test's own. */

@@ -2,8 +2,10 @@
 
 import type { Picture } from "./talk.js";
 
-/** So many wait at most, and so many bytes of them: where a page is not drawn nobody takes them. */
+/** So many wait at most, and so many bytes of them, but for the few that are always decoded ahead: where a page is
+ * not drawn nobody takes them. */
 const MAX_PICTURES = 32;
+const ALWAYS = 8;
 const MAX_BYTES = 192 << 20;
 
 export class Waiting {
@@ -15,7 +17,7 @@ export class Waiting {
     const after = this.pictures.findIndex(({ number }) => number > picture.number);
     this.pictures.splice(after < 0 ? this.pictures.length : after, 0, picture);
     const over: Picture[] = [];
-    while (this.pictures.length > MAX_PICTURES || this.bytes() > MAX_BYTES) over.push(this.pictures.pop() as Picture);
+    while (this.isFull()) over.push(this.pictures.pop() as Picture);
     return over;
   }
 
@@ -32,7 +34,8 @@ export class Waiting {
     return this.pictures.splice(0);
   }
 
-  private bytes(): number {
-    return this.pictures.reduce((sum, { buffer }) => sum + buffer.byteLength, 0);
+  private isFull(): boolean {
+    const bytes = this.pictures.reduce((sum, { buffer }) => sum + buffer.byteLength, 0);
+    return this.pictures.length > (bytes > MAX_BYTES ? ALWAYS : MAX_PICTURES);
   }
 }
