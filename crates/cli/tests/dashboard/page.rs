@@ -37,7 +37,7 @@ pub(crate) fn can_run() -> bool {
 /// says.
 pub(crate) fn drive(script: &str, url: &str, mut act: impl FnMut(&str)) -> String {
     let mut command = Command::new("node");
-    command.args([script, url]).current_dir(ui());
+    command.args(script.split(' ')).arg(url).current_dir(ui());
     let mut browser = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut answers = browser.stdin.take().unwrap();
     let mut said = String::new();

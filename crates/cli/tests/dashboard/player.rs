@@ -27,8 +27,7 @@ fn package(dir: &Path) -> PathBuf {
 
 /// Does what the test in the browser asks for, until it ends, which must be good; then looks at what the
 /// page has told.
-#[test]
-fn the_player_shows_what_arrives() {
+fn play(script: &str, timing: &[&str]) {
     if !ffmpeg() || !can_run() {
         return;
     }
@@ -45,11 +44,11 @@ fn the_player_shows_what_arrives() {
     let args = ["vr", "play", "--server", &address, &through, "--insecure-plaintext"];
     // Not all tiles can be fine.
     let paths = ["--path", "one=127.0.0.1,cap=100kbps", "two=127.0.0.2,cap=100kbps"];
-    let web = ["--web", "127.0.0.1:0", "--shown", shown.to_str().unwrap(), "--buffer", "600ms"];
-    let mut player = Daemon::start(&[&args[..], &paths, &web].concat());
+    let web = ["--web", "127.0.0.1:0", "--shown", shown.to_str().unwrap()];
+    let mut player = Daemon::start(&[&args[..], &paths, &web, timing].concat());
     let url = player.says("player");
     let mut server = Some(server);
-    let said = drive("test/player.mjs", &url, |what| match what {
+    let said = drive(script, &url, |what| match what {
         "cut path" => path.cut(),
         "restore path" => path.restore(),
         "stop server" => server.as_ref().unwrap().signal("-TERM"),
@@ -60,6 +59,17 @@ fn the_player_shows_what_arrives() {
     let (status, _) = player.end();
     assert_eq!(status, Some(1), "the stream broke off");
     check_shown(&shown);
+}
+
+#[test]
+fn the_player_shows_what_arrives() {
+    play("test/player.mjs", &["--buffer", "600ms"]);
+}
+
+/// Six GoPs wait before they are shown, and the picture stands still where they are late.
+#[test]
+fn a_long_buffer_and_stalls_lose_nothing() {
+    play("test/player.mjs --brief", &["--buffer", "3s", "--rebuffer", "1s"]);
 }
 
 #[test]

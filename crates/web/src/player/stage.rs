@@ -291,7 +291,10 @@ impl Inner {
             if item.tile.is_none() {
                 self.send(&item);
             }
-        } else if is_near && self.coming_bytes + item.bytes.len() <= MAX_WAITING {
+        } else if is_near
+            && (item.tile.is_none() || self.coming_bytes + item.bytes.len() <= MAX_WAITING)
+        {
+            // Of the server's words there is one on each GoP.
             self.send(&item);
             self.coming_bytes += item.bytes.len();
             self.coming.push_back(item);
