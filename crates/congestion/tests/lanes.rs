@@ -360,7 +360,10 @@ fn what_moves_to_a_lane_that_carries_less_is_cut_again() {
     assert_eq!(urgent.count(), 5, "the first piece of each, which has the ports");
     let bytes: usize = world.came[1].iter().map(|(_, packet)| packet.len() - 20).sum();
     // What was on its way for more than 100 ms is lost, if it is not urgent.
-    assert!(bytes as u64 >= (waiting + 5) * 1380 && bytes % 1380 == 0, "{bytes} of {waiting}");
+    assert!(
+        bytes as u64 >= (waiting + 5) * 1380 && bytes.is_multiple_of(1380),
+        "{bytes} of {waiting}"
+    );
     let lane = world.lane(0, 1).counters;
     assert!(lane.resent > 10 && lane.lost_packets == 0, "{lane:?}");
     assert_eq!(world.ends[0].counters().too_long, 1, "what must not be cut is counted");

@@ -288,6 +288,8 @@ async function weaves(page) {
   await page.keyboard.press("Home");
   const newest = await page.evaluate(() => document.querySelector("#weave-row").max);
   await page.waitForFunction(() => document.querySelector("#weave-row").value === "0", undefined, { timeout });
+  // The slider has moved at once, and what it says is drawn with the next frame.
+  await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
   const oldest = await chosen();
   assert.notEqual(newest, "0");
   await page.keyboard.press("End");
