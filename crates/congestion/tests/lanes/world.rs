@@ -1,0 +1,191 @@
+//! Two ends, links between them that lose, die and carry only so much, and packets that know their number.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use weftline_congestion::lane;
+use weftline_core::datagram::*;
+use weftline_core::policy::Role;
+use weftline_core::{Instant, time};
+
+pub(crate) const MS: u64 = 1_000_000;
+
+/// A link between the ends, the same in both directions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Link {
+    pub(crate) delay: Duration,
+    /// Bytes a second, and the most bytes that wait.
+    pub(crate) rate: u64,
+    pub(crate) queue: u64,
+    pub(crate) dead_from: Instant,
+    pub(crate) dead_to: Instant,
+    /// One of so many datagrams is lost; none if 0.
+    pub(crate) lossy: u64,
+    /// The longest frame that gets through.
+    pub(crate) longest: usize,
+}
+
+impl Link {
+    pub(crate) fn new(delay_ms: u64) -> Self {
+        Self {
+            delay: Duration::from_millis(delay_ms),
+            rate: 12_500_000,
+            queue: 100_000,
+            dead_from: Instant::FAR,
+            dead_to: Instant::FAR,
+            lossy: 0,
+            longest: usize::MAX,
+        }
+    }
+
+    fn is_dead(&self, now: Instant) -> bool {
+        now >= self.dead_from && now < self.dead_to
+    }
+}
+
+/// One direction of a link.
+#[derive(Debug, Default)]
+pub(crate) struct Wire {
+    free_at: Instant,
+    sent: u64,
+    flying: VecDeque<(Instant, u64, Vec<u8>)>,
+}
+
+impl Wire {
+    pub(crate) fn send(&mut self, link: &Link, sequence: u64, frame: Vec<u8>, now: Instant) {
+        self.sent += 1;
+        let wait = self.free_at.since(now);
+        let backlog = link.rate * time::nanos(wait) / 1_000_000_000;
+        let is_lost = link.lossy > 0 && self.sent.is_multiple_of(link.lossy);
+        let is_lost = is_lost || frame.len() > link.longest;
+        if is_lost || link.is_dead(now) || backlog > link.queue {
+            return;
+        }
+        let service = Duration::from_nanos(frame.len() as u64 * 1_000_000_000 / link.rate);
+        self.free_at = self.free_at.max(now) + service;
+        self.flying.push_back((self.free_at + link.delay, sequence, frame));
+    }
+}
+
+pub(crate) fn at(ms: u64) -> Instant {
+    Instant::from_millis(ms)
+}
+
+pub(crate) struct World {
+    pub(crate) ends: [Bond; 2],
+    pub(crate) links: Vec<Link>,
+    /// By link, and direction.
+    pub(crate) wires: Vec<[Wire; 2]>,
+    pub(crate) now: Instant,
+    /// What came at each end: the packet, and when.
+    pub(crate) came: [Vec<(Instant, Vec<u8>)>; 2],
+}
+
+pub(crate) fn never(_: &mut [u8]) -> bool {
+    false
+}
+
+pub(crate) fn config(is_initiator: bool) -> BondConfig {
+    BondConfig { is_initiator, mtu: 1400, mark: never, congestion: lane::bbr }
+}
+
+impl World {
+    pub(crate) fn new(links: &[Link], roles: &[Role]) -> Self {
+        let now = Instant::ZERO;
+        let mut ends = [true, false].map(|is_initiator| Bond::new(config(is_initiator), now));
+        for (n, role) in roles.iter().enumerate() {
+            ends.iter_mut().for_each(|end| _ = end.add_lane(LaneId(n as u8), *role, now));
+        }
+        let wires = links.iter().map(|_| Default::default()).collect();
+        Self { ends, links: links.to_vec(), wires, now, came: Default::default() }
+    }
+
+    fn transmit(&mut self) {
+        for (n, end) in self.ends.iter_mut().enumerate() {
+            end.handle_timeout(self.now);
+            let waited = std::iter::from_fn(|| end.poll_packet());
+            self.came[n].extend(waited.map(|packet| (self.now, packet)));
+            loop {
+                let mut frame = Vec::new();
+                let Some(sent) = end.poll_transmit(self.now, &mut frame) else { break };
+                let lane = usize::from(sent.lane.0);
+                let link = &self.links[lane];
+                self.wires[lane][n].send(link, sent.sequence, frame, self.now);
+            }
+        }
+    }
+
+    fn deliver(&mut self) {
+        for lane in 0..self.links.len() {
+            for from in 0..2 {
+                let wire = &mut self.wires[lane][from];
+                while wire.flying.front().is_some_and(|(at, ..)| *at <= self.now) {
+                    let (_, sequence, frame) = wire.flying.pop_front().unwrap();
+                    if self.links[lane].is_dead(self.now) {
+                        continue;
+                    }
+                    let to = 1 - from;
+                    let id = LaneId(lane as u8);
+                    let packet = self.ends[to].handle_frame(id, sequence, &frame, self.now);
+                    if let Some(packet) = packet.unwrap() {
+                        self.came[to].push((self.now, packet.to_vec()));
+                    }
+                    let end = &mut self.ends[to];
+                    let waited = std::iter::from_fn(|| end.poll_packet());
+                    self.came[to].extend(waited.map(|packet| (self.now, packet)));
+                }
+            }
+        }
+    }
+
+    /// Runs for a while, in steps of a quarter of a millisecond.
+    pub(crate) fn run(&mut self, ms: u64) {
+        let end = self.now + Duration::from_millis(ms);
+        while self.now < end {
+            self.now += Duration::from_micros(250);
+            self.deliver();
+            self.transmit();
+        }
+    }
+
+    pub(crate) fn send(&mut self, from: usize, packet: &[u8]) {
+        self.ends[from].handle_packet(packet, self.now);
+        self.transmit();
+    }
+
+    pub(crate) fn lane(&self, end: usize, lane: u8) -> LaneStatus {
+        self.ends[end].lanes()[usize::from(lane)]
+    }
+}
+
+/// An IPv4 packet of UDP between these ports, with `length` bytes in all.
+pub(crate) fn udp(ports: (u16, u16), length: usize) -> Vec<u8> {
+    let mut packet = vec![0; length.max(28)];
+    packet[0] = 0x45;
+    packet[9] = 17;
+    packet[12..20].copy_from_slice(&[10, 87, 0, 2, 198, 51, 100, 9]);
+    packet[20..22].copy_from_slice(&ports.0.to_be_bytes());
+    packet[22..24].copy_from_slice(&ports.1.to_be_bytes());
+    packet
+}
+
+/// A packet of a flow that knows its number.
+pub(crate) fn numbered(port: u16, number: u64, length: usize) -> Vec<u8> {
+    let mut packet = udp((port, 4000), length);
+    packet[28..36].copy_from_slice(&number.to_be_bytes());
+    packet
+}
+
+pub(crate) fn number_of(packet: &[u8]) -> (u16, u64) {
+    let port = u16::from_be_bytes([packet[20], packet[21]]);
+    (port, u64::from_be_bytes(packet[28..36].try_into().unwrap()))
+}
+
+/// How many times each packet came.
+pub(crate) fn counted(came: &[(Instant, Vec<u8>)]) -> BTreeMap<(u16, u64), usize> {
+    let mut all = BTreeMap::new();
+    for (_, packet) in came {
+        *all.entry(number_of(packet)).or_default() += 1;
+    }
+    all
+}
