@@ -151,17 +151,18 @@ this.pool.push(buffer);let slot=this.slots.get(number);slot&&this.settle(slot,sh
 slot.number);let going=this.going.get(slot.gop);if(!(!going||!this.manifest)){if(shown2){going.shown+=1;let due=this.clock.
 time(slot.number*this.period);due!==null&&slot.posted!==null&&(going.lead=Math.min(going.lead,due-slot.posted));for(let[
 tile2,qp]of going.qps.entries()){if(qp===null)continue;let counts=slot.tiles[tile2]===1?going.there:going.missed;counts[tile2]+=
-1}}else going.dropped+=1;going.shown+going.dropped===this.manifest.pictures&&this.close(going)}}close(going){this.going.
-delete(going.gop);let late=going.missed.filter(missed=>missed>0).length+going.broken,lead=Number.isFinite(going.lead)?going.
-lead:0,{gop,shown:shown2,dropped,lateNetwork}=going,tiles=going.qps.map((qp,tile2)=>({had:going.had[tile2]??255,qp:qp!==
-null&&going.there[tile2]>0?qp:255,missed:going.missed[tile2]}));this.report({gop,shown:shown2,dropped,lateNetwork,lateDecoding:late,
-lead,tiles});let{sums}=this;sums.gops+=1,sums.shown+=shown2,sums.dropped+=dropped,sums.lateNetwork+=lateNetwork,sums.lateDecoding+=
-late,sums.lead=lead,this.post({is:"figures",figures:{...sums}}),late>0&&this.clock.slower()}stop(){this.held.clear(),this.
-holding.clear(),this.bank.reset(),this.slots.clear(),this.going.clear()}};async function apart(frame,into,layout,wide,high){
-let from=new Uint8Array(frame.allocationSize()),[luma,chroma]=await frame.copyTo(from),to=new Uint8Array(into);for(let row=0;row<
-high;row++){let at=luma.offset+row*luma.stride;to.set(from.subarray(at,at+wide),layout[0].offset+row*layout[0].stride)}for(let row=0;row<
-high/2;row++)for(let column=0;column<wide/2;column++){let at=chroma.offset+row*chroma.stride+2*column;to[layout[1].offset+
-row*layout[1].stride+column]=from[at],to[layout[2].offset+row*layout[2].stride+column]=from[at+1]}}var POSES=50,STEP=8,ASKING={first:100,times:10,later:500},SILENCE=1e4,AGAIN=1e3,scope=globalThis,post=(message,transfer=[])=>scope.
+1}}else going.dropped+=1;this.closeAll(this.manifest.pictures)}}closeAll(pictures){for(let oldest of this.going.values()){
+if(oldest.shown+oldest.dropped<pictures)return;this.close(oldest)}}close(going){this.going.delete(going.gop);let late=going.
+missed.filter(missed=>missed>0).length+going.broken,lead=Number.isFinite(going.lead)?going.lead:0,{gop,shown:shown2,dropped,
+lateNetwork}=going,tiles=going.qps.map((qp,tile2)=>({had:going.had[tile2]??255,qp:qp!==null&&going.there[tile2]>0?qp:255,
+missed:going.missed[tile2]}));this.report({gop,shown:shown2,dropped,lateNetwork,lateDecoding:late,lead,tiles});let{sums}=this;
+sums.gops+=1,sums.shown+=shown2,sums.dropped+=dropped,sums.lateNetwork+=lateNetwork,sums.lateDecoding+=late,sums.lead=lead,
+this.post({is:"figures",figures:{...sums}}),late>0&&this.clock.slower()}stop(){this.held.clear(),this.holding.clear(),this.
+bank.reset(),this.slots.clear(),this.going.clear()}};async function apart(frame,into,layout,wide,high){let from=new Uint8Array(
+frame.allocationSize()),[luma,chroma]=await frame.copyTo(from),to=new Uint8Array(into);for(let row=0;row<high;row++){let at=luma.
+offset+row*luma.stride;to.set(from.subarray(at,at+wide),layout[0].offset+row*layout[0].stride)}for(let row=0;row<high/2;row++)
+for(let column=0;column<wide/2;column++){let at=chroma.offset+row*chroma.stride+2*column;to[layout[1].offset+row*layout[1].
+stride+column]=from[at],to[layout[2].offset+row*layout[2].stride+column]=from[at+1]}}var POSES=50,STEP=8,ASKING={first:100,times:10,later:500},SILENCE=1e4,AGAIN=1e3,scope=globalThis,post=(message,transfer=[])=>scope.
 postMessage(message,transfer),link=to=>post({is:"link",link:to}),socket=null,send=bytes=>{socket?.readyState===WebSocket.
 OPEN&&socket.send(bytes)},clock=new Clock,engine=new Engine(clock,post,of=>send(shown(of))),head={yaw:0,pitch:0,roll:0},
 heard=now(),asked=0,lastAsked=0,final=!1,hidden=!0,waiting;function take(bytes){heard=now();let message=decode(bytes);if(message)
@@ -170,18 +171,19 @@ pong(echo/1e3+performance.timeOrigin,position),post({is:"place",place:{steers,vi
 begins!==null&&post({is:"clock",begins,delay:clock.delay});return}case"sample":case"report":post({is:message.is,text:message.
 text});return;case"refusal":final=!0,link({is:"refused",reason:message.reason});return;case"end":return;default:if(engine.
 take(message),message.is==="begin"){let begins=clock.time(0);begins!==null&&post({is:"clock",begins,delay:clock.delay})}}}
-function connect(){link({is:"connecting"}),asked=0;let opening=new WebSocket(`${location.origin.replace(/^http/,"ws")}/a\
-pi/1/player`,"weftline-vr-1");opening.binaryType="arraybuffer",socket=opening;let opened=!1;opening.onopen=()=>{opened=!0,
-heard=now(),link({is:"live"})},opening.onmessage=({data})=>{try{take(new Uint8Array(data))}catch(error){post({is:"troubl\
-e",text:String(error)})}},opening.onclose=({code,reason})=>{if(socket===opening&&(socket=null,!final)){if(code===1e3&&opened){
-final=!0,link({is:"over"});return}again(reason||(opened?"the connection broke off":""))}}}function hide(is){if(is===hidden||
-final)return;if(hidden=is,clearTimeout(waiting),!is)return connect();let old=socket;socket=null,old?.close(1e3,"hidden"),
-engine.stop()}async function again(known){let reason=known;try{let answer=await fetch("/api/1/player",{cache:"no-store"});
-if(answer.status===401||answer.status===403){link({is:"refused",reason:(await answer.json()).error});return}answer.status===
-503&&(reason=(await answer.json()).error)}catch{reason||="the program does not answer; it may have ended"}hidden||socket||
-(link({is:"waiting",reason}),waiting=setTimeout(connect,AGAIN))}scope.onmessage=({data})=>{switch(data.is){case"pose":head=
-{yaw:data.yaw,pitch:data.pitch,roll:data.roll},engine.turn(head);break;case"done":engine.done(data.number,data.shown,data.
-buffer);break;case"hidden":hide(data.hidden);break;case"steer":send(steer());break}};setInterval(()=>engine.step(),STEP);
-setInterval(()=>{let at=now();if(!socket||socket.readyState!==WebSocket.OPEN)return;if(at-heard>SILENCE){socket.close(4e3,
-"silence");return}let position=clock.position(at);position!==null&&send(poses([{at:position,...head}])),at-lastAsked>=(asked<
-ASKING.times?ASKING.first:ASKING.later)&&(lastAsked=at,asked+=1,send(ping(Math.round(performance.now()*1e3))))},POSES);
+function connect(){if(clearTimeout(waiting),socket)return;engine.stop(),link({is:"connecting"}),asked=0;let opening=new WebSocket(
+`${location.origin.replace(/^http/,"ws")}/api/1/player`,"weftline-vr-1");opening.binaryType="arraybuffer",socket=opening;
+let opened=!1;opening.onopen=()=>{socket===opening&&(opened=!0,heard=now(),link({is:"live"}))},opening.onmessage=({data})=>{
+if(socket===opening)try{take(new Uint8Array(data))}catch(error){post({is:"trouble",text:String(error)})}},opening.onclose=
+({code,reason})=>{if(socket===opening&&(socket=null,!final)){if(code===1e3&&opened){final=!0,link({is:"over"});return}again(
+reason||(opened?"the connection broke off":""))}}}function hide(is){if(is===hidden||final)return;if(hidden=is,!is)return connect();
+clearTimeout(waiting);let old=socket;socket=null,old?.close(1e3,"hidden"),engine.stop()}async function again(known){let reason=known;
+try{let answer=await fetch("/api/1/player",{cache:"no-store"});if(answer.status===401||answer.status===403){link({is:"re\
+fused",reason:(await answer.json()).error});return}answer.status===503&&(reason=(await answer.json()).error)}catch{reason||=
+"the program does not answer; it may have ended"}hidden||socket||(link({is:"waiting",reason}),clearTimeout(waiting),waiting=
+setTimeout(connect,AGAIN))}scope.onmessage=({data})=>{switch(data.is){case"pose":head={yaw:data.yaw,pitch:data.pitch,roll:data.
+roll},engine.turn(head);break;case"done":engine.done(data.number,data.shown,data.buffer);break;case"hidden":hide(data.hidden);
+break;case"steer":send(steer());break}};setInterval(()=>engine.step(),STEP);setInterval(()=>{let at=now();if(!socket||socket.
+readyState!==WebSocket.OPEN)return;if(at-heard>SILENCE){socket.close(4e3,"silence");return}let position=clock.position(at);
+position!==null&&send(poses([{at:position,...head}])),at-lastAsked>=(asked<ASKING.times?ASKING.first:ASKING.later)&&(lastAsked=
+at,asked+=1,send(ping(Math.round(performance.now()*1e3))))},POSES);

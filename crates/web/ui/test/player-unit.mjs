@@ -311,6 +311,27 @@ test("pictures of which nothing came have their time, too", async () => {
   assert.deepEqual(of("picture").map(({ picture }) => picture.number), [0]);
 });
 
+test("GoPs are told of in their order, however late the page answers", async () => {
+  const { engine, clock, announce, come, begin, of, settle, reports } = await stage();
+  announce(0);
+  for (let tile = 0; tile < 8; tile++) come(0, tile);
+  begin(0);
+  await settle();
+  const pictures = of("picture").map(({ picture }) => picture);
+  assert.equal(pictures.length, 6);
+  // Of the next one nothing came, and but for what paints it grey the page is not asked.
+  announce(1);
+  begin(1);
+  const { now } = await modules("player/clock");
+  clock.time = () => now() - 1;
+  await settle();
+  for (const { picture } of of("picture").slice(6)) engine.done(picture.number, true, picture.buffer);
+  await settle();
+  assert.deepEqual(reports, [], "the page has not said what became of the pictures before");
+  for (const { number, buffer } of pictures.reverse()) engine.done(number, number > 0, buffer);
+  assert.deepEqual(reports.map(({ gop, shown, dropped }) => [gop, shown, dropped]), [[0, 5, 1], [1, 6, 0]]);
+});
+
 test("what a page had when a GoP began is told apart from what it decoded", async () => {
   const { announce, come, begin, of, settle, reports, engine } = await stage();
   announce(0);
@@ -378,9 +399,59 @@ async function worker() {
     globalThis.setInterval = old;
   }
   const say = (data) => globalThis.onmessage({ data });
-  const hear = async (name) => sockets.at(-1).onmessage({ data: (await fixture(`${name}.bin`)).slice().buffer });
+  const hear = async (name, socket = sockets.at(-1)) =>
+    socket.onmessage({ data: (await fixture(`${name}.bin`)).slice().buffer });
   return { sent, posted, sockets, tick: () => timers.forEach((run) => run()), say, hear };
 }
+
+test("a page has one connection, and what is under way on another one is not heard and not told of", async () => {
+  const { sent, posted, sockets, tick, say, hear } = await worker();
+  const { fetch, setTimeout: wait, clearTimeout: clear } = globalThis;
+  const [asked, waiting] = [[], new Map()];
+  globalThis.fetch = () => new Promise((answer) => asked.push(() => answer({ status: 204 })));
+  globalThis.setTimeout = (run) => (waiting.set(waiting.size, run), waiting.size - 1);
+  globalThis.clearTimeout = (which) => waiting.delete(which);
+  const turn = () => new Promise((done) => setImmediate(done));
+  const alone = () => sockets.length;
+  try {
+    say({ is: "hidden", hidden: false });
+    sockets[0].onopen();
+    await hear("manifest");
+    await hear("begin");
+    // While it asks why the connection broke off it is hidden and seen again, and that one breaks off, too.
+    sockets[0].onclose({ code: 1006, reason: "" });
+    say({ is: "hidden", hidden: true });
+    say({ is: "hidden", hidden: false });
+    assert.equal(alone(), 2);
+    sockets[1].onclose({ code: 1006, reason: "" });
+    for (const answer of asked) answer();
+    await turn();
+    assert.equal(waiting.size, 1, "it tries again once");
+    for (const run of [...waiting.values(), ...waiting.values()]) run();
+    assert.equal(alone(), 3);
+    posted.length = 0;
+    sockets[1].onopen();
+    await hear("refusal", sockets[1]);
+    assert.deepEqual(posted, [], "the old connection is not heard");
+    // The time of a GoP of which nothing came is that of the next connection.
+    sockets[2].onopen();
+    await hear("manifest");
+    await hear("begin");
+    sockets[2].onclose({ code: 1006, reason: "" });
+    asked.at(-1)();
+    await turn();
+    [...waiting.values()].at(-1)();
+    assert.equal(alone(), 4);
+    sockets[3].onopen();
+    const later = performance.now() + 2000;
+    performance.now = () => later;
+    tick();
+    assert.ok(!sent.some(([kind]) => kind === 49), "the program knows of none that this page has shown");
+  } finally {
+    delete performance.now;
+    Object.assign(globalThis, { fetch, setTimeout: wait, clearTimeout: clear });
+  }
+});
 
 test("a page in the background does not watch, and one that does not steer tells where it looks", async () => {
   const { sent, sockets, tick, say, hear } = await worker();

@@ -402,7 +402,16 @@ export class Engine {
     } else {
       going.dropped += 1;
     }
-    if (going.shown + going.dropped === this.manifest.pictures) this.close(going);
+    this.closeAll(this.manifest.pictures);
+  }
+
+  /** Closes what has had its time, in the order of GoPs: of an older one the page may still have to say whether it
+   * showed a picture, while of a newer one there is nothing to draw. */
+  private closeAll(pictures: number): void {
+    for (const oldest of this.going.values()) {
+      if (oldest.shown + oldest.dropped < pictures) return;
+      this.close(oldest);
+    }
   }
 
   /** All pictures of a GoP have had their time. */

@@ -76,6 +76,10 @@ function take(bytes: Uint8Array): void {
 }
 
 function connect(): void {
+  clearTimeout(waiting);
+  if (socket) return;
+  // What is under way is of the connection before: the program takes this page for a new one.
+  engine.stop();
   link({ is: "connecting" });
   asked = 0;
   const opening = new WebSocket(`${location.origin.replace(/^http/, "ws")}/api/1/player`, "weftline-vr-1");
@@ -83,11 +87,13 @@ function connect(): void {
   socket = opening;
   let opened = false;
   opening.onopen = () => {
+    if (socket !== opening) return;
     opened = true;
     heard = now();
     link({ is: "live" });
   };
   opening.onmessage = ({ data }) => {
+    if (socket !== opening) return;
     try {
       take(new Uint8Array(data as ArrayBuffer));
     } catch (error) {
@@ -111,8 +117,8 @@ function connect(): void {
 function hide(is: boolean): void {
   if (is === hidden || final) return;
   hidden = is;
-  clearTimeout(waiting);
   if (!is) return connect();
+  clearTimeout(waiting);
   const old = socket;
   socket = null;
   old?.close(1000, "hidden");
@@ -134,6 +140,7 @@ async function again(known: string): Promise<void> {
   }
   if (hidden || socket) return;
   link({ is: "waiting", reason });
+  clearTimeout(waiting);
   waiting = setTimeout(connect, AGAIN);
 }
 
