@@ -297,7 +297,7 @@ test("what was received last conceals a tile for as long as the stream says, and
 });
 
 test("pictures of which nothing came have their time, too", async () => {
-  const { announce, come, begin, of, settle, clock, reports } = await stage();
+  const { engine, announce, begin, of, settle, clock, reports } = await stage();
   const { now } = await modules("player/clock");
   let shown = -1;
   clock.time = (position) => (position <= shown ? now() - 1 : now() + 1e6);
@@ -308,7 +308,27 @@ test("pictures of which nothing came have their time, too", async () => {
   shown = 450;
   await settle();
   // One paints it grey, and no more is to be done.
-  assert.deepEqual(of("picture").map(({ picture }) => picture.number), [0]);
+  const numbers = () => of("picture").map(({ picture }) => picture.number);
+  assert.deepEqual(numbers(), [0]);
+  assert.deepEqual(reports, [], "the page has not said that it is grey");
+  // The page had no time for that one: the next paints it.
+  engine.done(0, false, new ArrayBuffer(0));
+  await settle();
+  assert.deepEqual(numbers(), [0, 1]);
+  assert.deepEqual([...of("picture")[1].picture.tiles], Array(8).fill(2));
+  engine.done(1, true, new ArrayBuffer(0));
+  await settle();
+  assert.deepEqual(numbers(), [0, 1]);
+  // Of another it had none until all of it was over.
+  announce(1);
+  begin(1);
+  clock.time = () => now() - 1000;
+  await settle();
+  engine.done(6, false, new ArrayBuffer(0));
+  await settle();
+  assert.deepEqual(numbers(), [0, 1, 6]);
+  const told = reports.map(({ gop, shown, dropped, lateNetwork }) => [gop, shown, dropped, lateNetwork]);
+  assert.deepEqual(told, [[0, 5, 1, 8], [1, 0, 6, 8]]);
 });
 
 test("GoPs are told of in their order, however late the page answers", async () => {

@@ -43,6 +43,8 @@ interface Going {
   shown: number;
   dropped: number;
   lead: number;
+  /** Whether the page has painted the places that become grey, as far as is known. */
+  grey: "no" | "asked" | "yes";
 }
 
 /** A picture that is put together. */
@@ -173,6 +175,7 @@ export class Engine {
     const none = () => new Array<number>(count).fill(0);
     const going: Going = {
       gop, qps: [], had: [], lateNetwork: 0, broken: 0, missed: none(), there: none(), shown: 0, dropped: 0, lead: Infinity,
+      grey: "no",
     };
     const wants = new Array<number>(manifest.pictures).fill(0);
     const states: TileState[] = [];
@@ -284,8 +287,9 @@ export class Engine {
       if (slot.posted !== null || slot.copying > 0) continue;
       // Nothing of it is there: it is shown as it is concealed. What comes later than half a picture is too late,
       // but what is being copied is awaited.
-      if (slot.wants === 0) this.conceal(slot);
-      else if (at >= due + this.period / 2) this.finish(slot);
+      const late = at >= due + this.period / 2;
+      if (slot.wants === 0) this.conceal(slot, late);
+      else if (late) this.finish(slot);
     }
   }
 
@@ -355,13 +359,15 @@ export class Engine {
     this.post({ is: "colour", colour });
   }
 
-  /** Shows a picture of which nothing is there: the first of a GoP is painted where tiles become grey, and the
-   * others look the same. */
-  private conceal(slot: Slot): void {
-    const isFirst = slot.number === slot.gop * (this.manifest?.pictures ?? 1);
-    if (isFirst && slot.tiles.includes(GREY)) return this.finish(slot);
-    slot.posted = now();
-    this.settle(slot, true);
+  /** Shows a picture of which nothing is there. Where tiles become grey one of a GoP's paints them, and the others
+   * look the same; where the page had no time for that one, the next does. */
+  private conceal(slot: Slot, late: boolean): void {
+    const going = this.going.get(slot.gop);
+    if (!going || going.grey === "yes" || !slot.tiles.includes(GREY)) return this.settle(slot, true);
+    // The page has still to say.
+    if (going.grey === "asked") return;
+    if (late && going.dropped > 0) this.settle(slot, false);
+    else this.finish(slot);
   }
 
   /** Hands a picture to the page as it is. */
@@ -376,6 +382,8 @@ export class Engine {
     const buffer = slot.buffer ?? new ArrayBuffer(0);
     slot.buffer = null;
     const { number, tiles } = slot;
+    const going = this.going.get(slot.gop);
+    if (going?.grey === "no" && tiles.includes(GREY)) going.grey = "asked";
     this.post({ is: "picture", picture: { number, at: number * this.period, buffer, tiles } }, [buffer]);
   }
 
@@ -383,7 +391,10 @@ export class Engine {
   done(number: number, shown: boolean, buffer: ArrayBuffer): void {
     if (buffer.byteLength === this.planes.bytes && this.pool.length < POOL) this.pool.push(buffer);
     const slot = this.slots.get(number);
-    if (slot) this.settle(slot, shown);
+    if (!slot) return;
+    const going = this.going.get(slot.gop);
+    if (going && going.grey !== "yes" && slot.tiles.includes(GREY)) going.grey = shown ? "yes" : "no";
+    this.settle(slot, shown);
   }
 
   private settle(slot: Slot, shown: boolean): void {
