@@ -104,19 +104,19 @@ qp)){if(this.ahead().bytes+bytes>MAX_BYTES)throw new Error("there is no room for
 qp,tile2),coming.tiles.set(tile2.tile,known),coming.bytes+=bytes}}begin(gop,stood){let{manifest:manifest2}=this;if(!manifest2||
 gop<=this.current)return;this.current=gop,this.clock.hint(gop*manifest2.gop,stood);let coming=this.open(gop);for(let old of[
 ...this.coming.keys()].filter(other=>other<=gop))this.coming.delete(old);let count=manifest2.columns*manifest2.rows,none=()=>new Array(
-count).fill(0),going={gop,qps:[],had:[],lateNetwork:0,broken:0,missed:none(),there:none(),shown:0,dropped:0,lead:1/0},wants=new Array(
-manifest2.pictures).fill(0),states=[];for(let tile2=0;tile2<count;tile2++){let chosen=this.choose(tile2,coming,wants,gop),
-qp=chosen?.qp??null,planned=coming.notice?.tiles[tile2]?.planned,late=planned?planned.qp!==qp:coming.notice===null&&qp===
-null;chosen&&qp===null?going.broken+=1:late&&(going.lateNetwork+=1),going.qps.push(qp),going.had.push(chosen?.had??null),
-states.push({qp,late})}this.recall(going,coming,wants);let places=going.qps.map((qp,tile2)=>qp===null&&!this.stays(tile2,
-gop,coming)?2:0);for(let[tile2,qp]of going.qps.entries())qp!==null&&this.last.set(tile2,gop);this.going.set(gop,going),this.
-post({is:"gop",gop,tiles:states});for(let[picture,wanted]of wants.entries()){let number=gop*manifest2.pictures+picture,tiles=Uint8Array.
-from(places),slot={number,gop,buffer:null,tiles,wants:wanted,has:0,copying:0,posted:null};this.slots.set(number,slot)}this.
-step()}stays(tile2,gop,{notice:notice2}){if(this.manifest?.concealment!=="last-received")return!1;let last=this.last.get(
-tile2);return last===void 0||notice2===null||gop-last<=notice2.tiles[tile2].ages}recall(going,coming,wants){for(let[tile2,
-held]of this.held)if(this.last.set(tile2,held.gop),!(going.qps[tile2]!==null||!this.manifest||!this.stays(tile2,going.gop,
-coming)))try{let how=setup(held.init),all=samples(held.segment,how),first=going.gop*this.manifest.pictures-all.length+1;
-this.bank.add(tile2,{gop:going.gop,codec:how.codec,samples:all,first}),this.holding.add(tile2),wants[0]+=1}catch(error){
+count).fill(0),going={gop,qps:[],had:[],lateNetwork:0,broken:0,missed:none(),there:none(),shown:0,dropped:0,lead:1/0,grey:"\
+no"},wants=new Array(manifest2.pictures).fill(0),states=[];for(let tile2=0;tile2<count;tile2++){let chosen=this.choose(tile2,
+coming,wants,gop),qp=chosen?.qp??null,planned=coming.notice?.tiles[tile2]?.planned,late=planned?planned.qp!==qp:coming.notice===
+null&&qp===null;chosen&&qp===null?going.broken+=1:late&&(going.lateNetwork+=1),going.qps.push(qp),going.had.push(chosen?.
+had??null),states.push({qp,late})}this.recall(going,coming,wants);let places=going.qps.map((qp,tile2)=>qp===null&&!this.
+stays(tile2,gop,coming)?2:0);for(let[tile2,qp]of going.qps.entries())qp!==null&&this.last.set(tile2,gop);this.going.set(
+gop,going),this.post({is:"gop",gop,tiles:states});for(let[picture,wanted]of wants.entries()){let number=gop*manifest2.pictures+
+picture,tiles=Uint8Array.from(places),slot={number,gop,buffer:null,tiles,wants:wanted,has:0,copying:0,posted:null};this.
+slots.set(number,slot)}this.step()}stays(tile2,gop,{notice:notice2}){if(this.manifest?.concealment!=="last-received")return!1;
+let last=this.last.get(tile2);return last===void 0||notice2===null||gop-last<=notice2.tiles[tile2].ages}recall(going,coming,wants){
+for(let[tile2,held]of this.held)if(this.last.set(tile2,held.gop),!(going.qps[tile2]!==null||!this.manifest||!this.stays(
+tile2,going.gop,coming)))try{let how=setup(held.init),all=samples(held.segment,how),first=going.gop*this.manifest.pictures-
+all.length+1;this.bank.add(tile2,{gop:going.gop,codec:how.codec,samples:all,first}),this.holding.add(tile2),wants[0]+=1}catch(error){
 this.failed(tile2,String(error))}this.held.clear()}choose(tile2,coming,wants,gop){let{manifest:manifest2}=this,came=coming.
 tiles.get(tile2);if(!came||!manifest2)return null;let told=coming.notice?.tiles[tile2],found=(told?[told.planned?.qp,told.
 base?.qp]:[...came.keys()].sort((a,b)=>a-b)).map(qp=>qp===void 0?void 0:came.get(qp)).find(one=>one);if(!found)return null;
@@ -128,13 +128,13 @@ text2!==this.trouble&&this.post({is:"trouble",text:text2}),this.trouble=text2}ro
 if(!manifest2)return;let at=this.clock.position(),shown2=at===null?0:Math.floor(at/this.period),room=Math.min(MAX_AHEAD,
 Math.floor(MAX_AHEAD_BYTES/this.planes.bytes)),ahead=Math.max(AHEAD,Math.min(room,Math.ceil(this.clock.delay/this.period)+
 3));this.bank.feed(this.order,Math.floor(shown2/manifest2.pictures),shown2+ahead)}step(){this.feed();let at=now();for(let slot of this.
-slots.values()){let due=this.clock.time(slot.number*this.period);if(due===null||at<due)break;slot.posted!==null||slot.copying>
-0||(slot.wants===0?this.conceal(slot):at>=due+this.period/2&&this.finish(slot))}}frame(tile2,number,frame){let slot=this.
-slots.get(number);if(slot&&slot.posted!==null&&this.holding.has(tile2)&&(slot=[...this.slots.values()].find(other=>other.
-posted===null&&other.tiles[tile2]===0),slot&&(slot.wants+=1)),!slot||slot.posted!==null||!this.manifest){frame.close();return}
-this.holding.delete(tile2),slot.copying+=1,this.look(frame),this.copy(tile2,slot,frame).then(()=>{slot.tiles[tile2]=1,slot.
-has+=1},error=>{slot.wants-=1,this.failed(tile2,String(error))}).finally(()=>{frame.close(),slot.copying-=1,slot.has===slot.
-wants&&slot.posted===null&&this.slots.get(slot.number)===slot&&this.finish(slot),this.feed()})}async copy(tile2,slot,frame){
+slots.values()){let due=this.clock.time(slot.number*this.period);if(due===null||at<due)break;if(slot.posted!==null||slot.
+copying>0)continue;let late=at>=due+this.period/2;slot.wants===0?this.conceal(slot,late):late&&this.finish(slot)}}frame(tile2,number,frame){
+let slot=this.slots.get(number);if(slot&&slot.posted!==null&&this.holding.has(tile2)&&(slot=[...this.slots.values()].find(
+other=>other.posted===null&&other.tiles[tile2]===0),slot&&(slot.wants+=1)),!slot||slot.posted!==null||!this.manifest){frame.
+close();return}this.holding.delete(tile2),slot.copying+=1,this.look(frame),this.copy(tile2,slot,frame).then(()=>{slot.tiles[tile2]=
+1,slot.has+=1},error=>{slot.wants-=1,this.failed(tile2,String(error))}).finally(()=>{frame.close(),slot.copying-=1,slot.
+has===slot.wants&&slot.posted===null&&this.slots.get(slot.number)===slot&&this.finish(slot),this.feed()})}async copy(tile2,slot,frame){
 let{columns,rows}=this.manifest,{width,height,cb,cr,bytes}=this.planes,[wide,high]=[width/columns,height/rows];if(frame.
 displayWidth!==wide||frame.displayHeight!==high)throw new Error(`it has ${frame.displayWidth}x${frame.displayHeight} pix\
 els, and ${wide}x${high} are its place`);slot.buffer??=this.pool.pop()??new ArrayBuffer(bytes);let[left,top]=[tile2%columns*
@@ -142,27 +142,29 @@ wide,Math.floor(tile2/columns)*high],chroma=top/2*(width/2)+left/2,layout=[{offs
 chroma,stride:width/2},{offset:cr+chroma,stride:width/2}];if(frame.format==="I420")await frame.copyTo(slot.buffer,{layout});else if(frame.
 format==="NV12")await apart(frame,slot.buffer,layout,wide,high);else throw new Error(`its pixels are ${frame.format??"no\
 t to be had"}, and I420 or NV12 is wanted`)}look({colorSpace}){let colour={matrix:colorSpace.matrix??"bt709",full:colorSpace.
-fullRange===!0},text2=JSON.stringify(colour);text2!==this.colour&&(this.colour=text2,this.post({is:"colour",colour}))}conceal(slot){
-if(slot.number===slot.gop*(this.manifest?.pictures??1)&&slot.tiles.includes(2))return this.finish(slot);slot.posted=now(),
-this.settle(slot,!0)}finish(slot){if(slot.posted=now(),!(slot.wants===0||slot.has>0)){this.settle(slot,!1);return}let buffer=slot.
-buffer??new ArrayBuffer(0);slot.buffer=null;let{number,tiles}=slot;this.post({is:"picture",picture:{number,at:number*this.
-period,buffer,tiles}},[buffer])}done(number,shown2,buffer){buffer.byteLength===this.planes.bytes&&this.pool.length<POOL&&
-this.pool.push(buffer);let slot=this.slots.get(number);slot&&this.settle(slot,shown2)}settle(slot,shown2){this.slots.delete(
-slot.number);let going=this.going.get(slot.gop);if(!(!going||!this.manifest)){if(shown2){going.shown+=1;let due=this.clock.
-time(slot.number*this.period);due!==null&&slot.posted!==null&&(going.lead=Math.min(going.lead,due-slot.posted));for(let[
-tile2,qp]of going.qps.entries()){if(qp===null)continue;let counts=slot.tiles[tile2]===1?going.there:going.missed;counts[tile2]+=
-1}}else going.dropped+=1;this.closeAll(this.manifest.pictures)}}closeAll(pictures){for(let oldest of this.going.values()){
-if(oldest.shown+oldest.dropped<pictures)return;this.close(oldest)}}close(going){this.going.delete(going.gop);let late=going.
-missed.filter(missed=>missed>0).length+going.broken,lead=Number.isFinite(going.lead)?going.lead:0,{gop,shown:shown2,dropped,
-lateNetwork}=going,tiles=going.qps.map((qp,tile2)=>({had:going.had[tile2]??255,qp:qp!==null&&going.there[tile2]>0?qp:255,
-missed:going.missed[tile2]}));this.report({gop,shown:shown2,dropped,lateNetwork,lateDecoding:late,lead,tiles});let{sums}=this;
-sums.gops+=1,sums.shown+=shown2,sums.dropped+=dropped,sums.lateNetwork+=lateNetwork,sums.lateDecoding+=late,sums.lead=lead,
-this.post({is:"figures",figures:{...sums}}),late>0&&this.clock.slower()}stop(){this.held.clear(),this.holding.clear(),this.
-bank.reset(),this.slots.clear(),this.going.clear()}};async function apart(frame,into,layout,wide,high){let from=new Uint8Array(
-frame.allocationSize()),[luma,chroma]=await frame.copyTo(from),to=new Uint8Array(into);for(let row=0;row<high;row++){let at=luma.
-offset+row*luma.stride;to.set(from.subarray(at,at+wide),layout[0].offset+row*layout[0].stride)}for(let row=0;row<high/2;row++)
-for(let column=0;column<wide/2;column++){let at=chroma.offset+row*chroma.stride+2*column;to[layout[1].offset+row*layout[1].
-stride+column]=from[at],to[layout[2].offset+row*layout[2].stride+column]=from[at+1]}}var POSES=50,STEP=8,ASKING={first:100,times:10,later:500},SILENCE=1e4,AGAIN=1e3,scope=globalThis,post=(message,transfer=[])=>scope.
+fullRange===!0},text2=JSON.stringify(colour);text2!==this.colour&&(this.colour=text2,this.post({is:"colour",colour}))}conceal(slot,late){
+let going=this.going.get(slot.gop);if(!going||going.grey==="yes"||!slot.tiles.includes(2))return this.settle(slot,!0);going.
+grey!=="asked"&&(late&&going.dropped>0?this.settle(slot,!1):this.finish(slot))}finish(slot){if(slot.posted=now(),!(slot.
+wants===0||slot.has>0)){this.settle(slot,!1);return}let buffer=slot.buffer??new ArrayBuffer(0);slot.buffer=null;let{number,
+tiles}=slot,going=this.going.get(slot.gop);going?.grey==="no"&&tiles.includes(2)&&(going.grey="asked"),this.post({is:"pi\
+cture",picture:{number,at:number*this.period,buffer,tiles}},[buffer])}done(number,shown2,buffer){buffer.byteLength===this.
+planes.bytes&&this.pool.length<POOL&&this.pool.push(buffer);let slot=this.slots.get(number);if(!slot)return;let going=this.
+going.get(slot.gop);going&&going.grey!=="yes"&&slot.tiles.includes(2)&&(going.grey=shown2?"yes":"no"),this.settle(slot,shown2)}settle(slot,shown2){
+this.slots.delete(slot.number);let going=this.going.get(slot.gop);if(!(!going||!this.manifest)){if(shown2){going.shown+=
+1;let due=this.clock.time(slot.number*this.period);due!==null&&slot.posted!==null&&(going.lead=Math.min(going.lead,due-slot.
+posted));for(let[tile2,qp]of going.qps.entries()){if(qp===null)continue;let counts=slot.tiles[tile2]===1?going.there:going.
+missed;counts[tile2]+=1}}else going.dropped+=1;this.closeAll(this.manifest.pictures)}}closeAll(pictures){for(let oldest of this.
+going.values()){if(oldest.shown+oldest.dropped<pictures)return;this.close(oldest)}}close(going){this.going.delete(going.
+gop);let late=going.missed.filter(missed=>missed>0).length+going.broken,lead=Number.isFinite(going.lead)?going.lead:0,{gop,
+shown:shown2,dropped,lateNetwork}=going,tiles=going.qps.map((qp,tile2)=>({had:going.had[tile2]??255,qp:qp!==null&&going.
+there[tile2]>0?qp:255,missed:going.missed[tile2]}));this.report({gop,shown:shown2,dropped,lateNetwork,lateDecoding:late,
+lead,tiles});let{sums}=this;sums.gops+=1,sums.shown+=shown2,sums.dropped+=dropped,sums.lateNetwork+=lateNetwork,sums.lateDecoding+=
+late,sums.lead=lead,this.post({is:"figures",figures:{...sums}}),late>0&&this.clock.slower()}stop(){this.held.clear(),this.
+holding.clear(),this.bank.reset(),this.slots.clear(),this.going.clear()}};async function apart(frame,into,layout,wide,high){
+let from=new Uint8Array(frame.allocationSize()),[luma,chroma]=await frame.copyTo(from),to=new Uint8Array(into);for(let row=0;row<
+high;row++){let at=luma.offset+row*luma.stride;to.set(from.subarray(at,at+wide),layout[0].offset+row*layout[0].stride)}for(let row=0;row<
+high/2;row++)for(let column=0;column<wide/2;column++){let at=chroma.offset+row*chroma.stride+2*column;to[layout[1].offset+
+row*layout[1].stride+column]=from[at],to[layout[2].offset+row*layout[2].stride+column]=from[at+1]}}var POSES=50,STEP=8,ASKING={first:100,times:10,later:500},SILENCE=1e4,AGAIN=1e3,scope=globalThis,post=(message,transfer=[])=>scope.
 postMessage(message,transfer),link=to=>post({is:"link",link:to}),socket=null,send=bytes=>{socket?.readyState===WebSocket.
 OPEN&&socket.send(bytes)},clock=new Clock,engine=new Engine(clock,post,of=>send(shown(of))),head={yaw:0,pitch:0,roll:0},
 heard=now(),asked=0,lastAsked=0,final=!1,hidden=!0,waiting;function take(bytes){heard=now();let message=decode(bytes);if(message)
@@ -178,8 +180,8 @@ if(socket===opening)try{take(new Uint8Array(data))}catch(error){post({is:"troubl
 ({code,reason})=>{if(socket===opening&&(socket=null,!final)){if(code===1e3&&opened){final=!0,link({is:"over"});return}again(
 reason||(opened?"the connection broke off":""))}}}function hide(is){if(is===hidden||final)return;if(hidden=is,!is)return connect();
 clearTimeout(waiting);let old=socket;socket=null,old?.close(1e3,"hidden"),engine.stop()}async function again(known){let reason=known;
-try{let answer=await fetch("/api/1/player",{cache:"no-store"});if(answer.status===401||answer.status===403){link({is:"re\
-fused",reason:(await answer.json()).error});return}answer.status===503&&(reason=(await answer.json()).error)}catch{reason||=
+try{let answer=await fetch("/api/1/room",{cache:"no-store"});if(answer.status===401||answer.status===403){link({is:"refu\
+sed",reason:(await answer.json()).error});return}answer.status===503&&(reason=(await answer.json()).error)}catch{reason||=
 "the program does not answer; it may have ended"}hidden||socket||(link({is:"waiting",reason}),clearTimeout(waiting),waiting=
 setTimeout(connect,AGAIN))}scope.onmessage=({data})=>{switch(data.is){case"pose":head={yaw:data.yaw,pitch:data.pitch,roll:data.
 roll},engine.turn(head);break;case"done":engine.done(data.number,data.shown,data.buffer);break;case"hidden":hide(data.hidden);

@@ -176,7 +176,7 @@ psnr_db,1)} dB`;all.push(["Viewport, estimated",`${psnr} (GoP ${report.gop+1})`]
 figures.dropped;all.push(["Pictures shown",`${figures.shown} of ${pictures} (${share(figures.shown,pictures)})`]),all.push(
 ["Tiles late by the network",String(figures.lateNetwork)]),all.push(["Tiles late by decoding",String(figures.lateDecoding)]),
 all.push(["Ready before its time",`${number(figures.lead)} ms at least, of ${number(page2.delay)} ms`])}return place&&(all.
-push(["Pages that watch",String(place.viewers)]),place.dropped>0&&all.push(["Tiles this page was too slow for",String(place.
+push(["Pages that watch",String(place.viewers)]),place.dropped>0&&all.push(["Tiles this page was not sent",String(place.
 dropped)])),page2.trouble&&all.push(["Trouble",page2.trouble]),all}function view(page2,actions2){let{link}=page2,steers=page2.
 place?.steers??!0;return b`
     <h1 class="unseen">Weftline player</h1>
@@ -228,20 +228,20 @@ waiting.push(message.picture))this.done(over,!1);return;case"clock":this.begins=
 return;case"link":page.link=message.link;break;case"manifest":[page.manifest,page.gop,page.figures]=[message.manifest,-1,
 null];try{this.screen.start(message.manifest)}catch(error){page.trouble=String(error)}break;case"colour":this.screen.code(
 message.colour);break;case"gop":[page.gop,page.tiles]=[message.gop,message.tiles],this.screen.mark(message.tiles),canvas.
-dataset.qps=message.tiles.map(({qp})=>qp??"").join(",");break;case"figures":page.figures=message.figures;break;case"plac\
-e":page.place=message.place;break;case"sample":this.samples=[...this.samples.slice(1-MEAN_OF),JSON.parse(message.text)],
-page.sample=mean(this.samples);break;case"report":page.report=JSON.parse(message.text);break;case"trouble":page.trouble=
-message.text;break}(message.is==="link"||now()-this.figuresAt>(calm.matches?10:1)*FIGURES)&&this.paint()}paint(){this.figuresAt=
-now(),D(view(page,actions),panel),document.title=page.link.is==="live"?"Weftline player":`Weftline player: ${page.link.is}`}done({
-number:number2,buffer},shown){this.tell({is:"done",number:number2,shown,buffer},[buffer])}frame(){requestAnimationFrame(
-()=>this.frame());let at=this.begins===null?-1/0:now()-this.begins,{newest,missed}=this.waiting.due(at);for(let picture of missed)
-this.done(picture,!1);newest&&(this.screen.upload(newest),this.stale=!0),this.stale&&(this.screen.draw(this.look.view,page.
-marks),this.turned(),this.stale=!1,this.drawn+=1,canvas.dataset.drawn=String(this.drawn)),newest&&(canvas.dataset.number=
-String(newest.number),this.done(newest,!this.screen.lost))}hide(hidden){for(let picture of this.waiting.clear())this.done(
-picture,!1);this.tell({is:"hidden",hidden}),this.stale=!0}again(){this.stale=!0,this.paint()}steer(){this.tell({is:"stee\
-r"})}};function script(path){let types=globalThis.trustedTypes,createScriptURL=url=>{if(url!==path)throw new TypeError(`${url}\
- is no script of ours`);return url};return types?types.createPolicy("weftline",{createScriptURL}).createScriptURL(path):
-path}var player=null,actions={marks(){page.marks=!page.marks,player?.again()},steer:()=>player?.steer(),whole(){document.
+dataset.qps=message.tiles.map(({qp,late})=>late?"late":qp??"").join(",");break;case"figures":page.figures=message.figures;
+break;case"place":page.place=message.place;break;case"sample":this.samples=[...this.samples.slice(1-MEAN_OF),JSON.parse(
+message.text)],page.sample=mean(this.samples);break;case"report":page.report=JSON.parse(message.text);break;case"trouble":
+page.trouble=message.text;break}(message.is==="link"||now()-this.figuresAt>(calm.matches?10:1)*FIGURES)&&this.paint()}paint(){
+this.figuresAt=now(),D(view(page,actions),panel),document.title=page.link.is==="live"?"Weftline player":`Weftline player\
+: ${page.link.is}`}done({number:number2,buffer},shown){this.tell({is:"done",number:number2,shown,buffer},[buffer])}frame(){
+requestAnimationFrame(()=>this.frame());let at=this.begins===null?-1/0:now()-this.begins,{newest,missed}=this.waiting.due(
+at);for(let picture of missed)this.done(picture,!1);newest&&(this.screen.upload(newest),this.stale=!0),this.stale&&(this.
+screen.draw(this.look.view,page.marks),this.turned(),this.stale=!1,this.drawn+=1,canvas.dataset.drawn=String(this.drawn)),
+newest&&(canvas.dataset.number=String(newest.number),this.done(newest,!this.screen.lost))}hide(hidden){for(let picture of this.
+waiting.clear())this.done(picture,!1);this.tell({is:"hidden",hidden}),this.stale=!0}again(){this.stale=!0,this.paint()}steer(){
+this.tell({is:"steer"})}};function script(path){let types=globalThis.trustedTypes,createScriptURL=url=>{if(url!==path)throw new TypeError(
+`${url} is no script of ours`);return url};return types?types.createPolicy("weftline",{createScriptURL}).createScriptURL(
+path):path}var player=null,actions={marks(){page.marks=!page.marks,player?.again()},steer:()=>player?.steer(),whole(){document.
 fullscreenElement?document.exitFullscreen():document.documentElement.requestFullscreen()}};function refuse(reason,remedy){
 canvas.hidden=!0,document.title="Weftline player: not here",D(refused(reason,remedy),panel)}async function start(){let missing=lacks();
 if(missing)return refuse(...missing);try{await begin()}catch(error){return refuse(error.message,"Open the address that w\

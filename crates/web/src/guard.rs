@@ -123,7 +123,7 @@ pub(crate) const DASHBOARD: Words = Words {
 pub(crate) const PLAYER: Words = Words {
     page: "player",
     program: "player",
-    again: "it is where `weftline vr play` was started; if it is lost, start that anew",
+    again: "the address is where `weftline vr play` was started; if it is lost, start that anew",
 };
 
 /// Judges requests.

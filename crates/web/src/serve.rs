@@ -377,8 +377,15 @@ async fn route(
             guard.check_origin(headers)?;
             upgrade(request, stage, fate)
         }
+        Face::Player(stage) if path == "/api/1/room" => {
+            socket::check_room(stage)?;
+            let mut answer = full(TEXT, Bytes::new());
+            *answer.status_mut() = StatusCode::NO_CONTENT;
+            answer.headers_mut().remove(CONTENT_TYPE);
+            Ok(answer)
+        }
         Face::Player(_) => {
-            let text = "there is no such thing; there are session and player";
+            let text = "there is no such thing; there are session, room and player";
             Err(Refusal::new(StatusCode::NOT_FOUND, text))
         }
     }

@@ -261,7 +261,7 @@ impl Client {
     }
 
     /// The head was turned like this when the picture of the time `at` in the video was seen, which is
-    /// later than the player's own where that is shown elsewhere. One that is not after the pose before
+    /// earlier than the player's own where that is shown elsewhere. One that is not after the pose before
     /// is not told to the server. The GoP that the player shows now is judged by it, and returned.
     pub fn handle_pose_at(
         &mut self,

@@ -186,7 +186,7 @@ pub(crate) struct Pong {
     pub(crate) moves: bool,
     /// Pages that watch.
     pub(crate) viewers: u8,
-    /// Tiles that this page was too slow to take.
+    /// Tiles that this page was not sent: it was too slow, or there was no room.
     pub(crate) dropped: u32,
 }
 

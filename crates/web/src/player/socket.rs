@@ -43,6 +43,19 @@ pub(crate) struct Opening {
     watching: Watching,
 }
 
+/// Refuses one more page where enough watch.
+///
+/// # Errors
+/// If it is so.
+pub(crate) fn check_room(stage: &Stage) -> Result<(), Refusal> {
+    if stage.has_room() { Ok(()) } else { Err(full()) }
+}
+
+fn full() -> Refusal {
+    let text = format!("{VIEWERS} pages watch this stream already; close one of them");
+    Refusal::new(StatusCode::SERVICE_UNAVAILABLE, text)
+}
+
 /// Refuses what is no request for a WebSocket that there can be.
 ///
 /// # Errors
@@ -53,10 +66,7 @@ pub(crate) fn check(headers: &HeaderMap, stage: &Stage) -> Result<(), Refusal> {
         let mut tokens = values.flat_map(|value| value.split(',')).map(str::trim);
         tokens.any(|found| found.eq_ignore_ascii_case(token))
     };
-    if !stage.has_room() {
-        let text = format!("{VIEWERS} pages watch this stream already; close one of them");
-        return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, text));
-    }
+    check_room(stage)?;
     let is_one = has(CONNECTION, "upgrade")
         && has(UPGRADE, "websocket")
         && has(SEC_WEBSOCKET_VERSION, "13")
@@ -80,10 +90,7 @@ pub(crate) fn open(mut request: Request<Incoming>, stage: &Arc<Stage>) -> Result
     let accept =
         accept.map_err(|error| Refusal::new(StatusCode::BAD_REQUEST, error.to_string()))?;
     let watching = stage.watch();
-    let watching = watching.ok_or_else(|| {
-        let text = format!("{VIEWERS} pages watch this stream already; close one of them");
-        Refusal::new(StatusCode::SERVICE_UNAVAILABLE, text)
-    })?;
+    let watching = watching.ok_or_else(full)?;
     let headers = [
         (CONNECTION, HeaderValue::from_static("Upgrade")),
         (UPGRADE, HeaderValue::from_static("websocket")),

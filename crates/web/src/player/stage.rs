@@ -17,11 +17,14 @@ use super::message::{self, Pong, Shown};
 pub(crate) const VIEWERS: usize = 8;
 /// GoPs that have begun and wait for a page: what is older than the newest of so many is dropped.
 const GOPS: u32 = 2;
-/// What came of GoPs that have not begun, and tiles that wait for a page, in bytes; what is over is dropped.
+/// What came of GoPs that have not begun, what is held of those that have, and what waits for a page, each in
+/// bytes; tiles that are over are dropped.
 const MAX_WAITING: usize = 64 << 20;
-/// Messages other than tiles of GoPs to come that wait for a page. One that does not take so many is given
-/// up. At first it is sent what it holds of each tile.
+/// Messages other than tiles of GoPs to come that wait for a page, and what their bytes may add to
+/// [`MAX_WAITING`], where the server's words on all GoPs to come have room. A page that does not take so many is
+/// given up. At first it is sent what it holds of each tile.
 const MAX_WORDS: usize = 1_024 + MAX_TILES;
+const WORDS_ROOM: usize = 32 << 20;
 /// What decoders are set up from, of all tiles, in bytes. What is over is not kept, and its tiles are not
 /// shown; a package has some hundred kilobytes.
 const MAX_INITS: usize = 16 << 20;
@@ -55,8 +58,8 @@ struct Inner {
     /// Tiles of these that no page is sent, for want of room or of what their decoders are set up from, by
     /// the GoP.
     lost: BTreeMap<u32, u32>,
-    /// The newest of each tile that was in time, of the GoPs that have begun: what conceals it on a page that
-    /// comes now.
+    /// The newest of each tile that was in time, of the GoPs that have begun, and the message of it: what
+    /// conceals it on a page that comes now.
     held: BTreeMap<u16, (TileId, Bytes)>,
     held_bytes: usize,
     /// The time in the video, when that was, and whether it goes on.
@@ -66,6 +69,8 @@ struct Inner {
     next: u64,
     shown: VecDeque<(u64, Shown)>,
     over: bool,
+    /// Why it broke off, as pages are told.
+    refusal: Option<Bytes>,
 }
 
 struct Viewer {
@@ -87,7 +92,6 @@ struct Queue {
 #[derive(Default)]
 struct Waiting {
     items: VecDeque<Item>,
-    /// Of tiles.
     bytes: usize,
     words: usize,
     dropped: u32,
@@ -110,7 +114,7 @@ struct Item {
 }
 
 impl Item {
-    fn word(bytes: Vec<u8>) -> Self {
+    fn word(bytes: impl Into<Bytes>) -> Self {
         Self { tile: None, gop: 0, bytes: bytes.into() }
     }
 }
@@ -204,7 +208,9 @@ impl Stage {
         inner.over = true;
         if let Some(reason) = reason {
             let reason = reason.replace(char::is_control, " ");
-            inner.send(&Item::word(Message::Refusal { reason }.to_bytes()));
+            let refusal = Bytes::from(Message::Refusal { reason }.to_bytes());
+            inner.send(&Item::word(refusal.clone()));
+            inner.refusal = Some(refusal);
         }
         for viewer in &inner.viewers {
             viewer.queue.waiting().ended = true;
@@ -252,13 +258,27 @@ impl Stage {
         let number = inner.next;
         inner.next += 1;
         let queue = Arc::<Queue>::default();
-        let manifest = inner.manifest.clone();
-        let manifest = manifest.map(|bytes| Item { tile: None, gop: 0, bytes });
-        let held = inner.held.values().map(|(_, bytes)| Item::word(message::held(bytes)));
-        for item in manifest.into_iter().chain(held).chain(inner.coming.iter().cloned()) {
-            queue.push(&item);
+        if let Some(bytes) = &inner.manifest {
+            queue.push(&Item::word(bytes.clone()));
         }
+        // What is to come has the room first.
+        let mut room = MAX_WAITING.saturating_sub(inner.coming_bytes);
+        for (_, bytes) in inner.held.values() {
+            match room.checked_sub(bytes.len()) {
+                Some(left) => room = left,
+                None => {
+                    queue.waiting().dropped += 1;
+                    continue;
+                }
+            }
+            queue.push(&Item::word(bytes.clone()));
+        }
+        inner.coming.iter().for_each(|item| queue.push(item));
         queue.waiting().begin_lost(&inner.lost);
+        // Who comes back hears why there is no more.
+        if let Some(bytes) = &inner.refusal {
+            queue.push(&Item::word(bytes.clone()));
+        }
         queue.waiting().ended = inner.over;
         let told = inner.begun.map_or(0, |gop| gop + 1);
         inner.viewers.push(Viewer { number, queue: Arc::clone(&queue), pose: None, told });
@@ -268,8 +288,8 @@ impl Stage {
 }
 
 impl Inner {
-    /// Keeps a tile that is the newest of its place, and of these the finest.
-    fn hold(&mut self, id: TileId, bytes: Bytes) {
+    /// Keeps a tile that is the newest of its place, and of these the finest; `bytes` are its message.
+    fn hold(&mut self, id: TileId, bytes: &[u8]) {
         let is_newer = |(old, _): &(TileId, Bytes)| (old.gop, id.qp) < (id.gop, old.qp);
         let old = self.held.get(&id.tile);
         if !old.is_none_or(is_newer) {
@@ -278,7 +298,7 @@ impl Inner {
         let freed = old.map_or(0, |(_, bytes)| bytes.len());
         if self.held_bytes - freed + bytes.len() <= MAX_WAITING {
             self.held_bytes = self.held_bytes - freed + bytes.len();
-            self.held.insert(id.tile, (id, bytes));
+            self.held.insert(id.tile, (id, message::held(bytes).into()));
         }
     }
 
@@ -320,7 +340,7 @@ impl Inner {
         self.coming = coming.into();
         for Item { tile, bytes, .. } in old {
             if let Some(id) = tile {
-                self.hold(id, bytes);
+                self.hold(id, &bytes);
             }
         }
         self.known.retain(|(gop, ..)| *gop > begun);
@@ -347,17 +367,19 @@ impl Queue {
 
     fn push(&self, item: &Item) {
         let mut waiting = self.waiting();
+        let bytes = waiting.bytes + item.bytes.len();
         if let Some(TileId { gop, .. }) = item.tile {
-            if waiting.bytes + item.bytes.len() > MAX_WAITING {
+            if bytes > MAX_WAITING {
                 waiting.lose(gop, 1);
                 return;
             }
-            waiting.bytes += item.bytes.len();
         } else {
             waiting.words += 1;
-            waiting.given_up |= waiting.words > MAX_WORDS;
+            let is_over = waiting.words > MAX_WORDS || bytes > MAX_WAITING + WORDS_ROOM;
+            waiting.given_up |= is_over;
         }
         if !waiting.given_up {
+            waiting.bytes = bytes;
             waiting.items.push_back(item.clone());
         }
         drop(waiting);
@@ -398,10 +420,8 @@ impl Waiting {
 
     fn pop(&mut self) -> Option<Bytes> {
         let item = self.items.pop_front()?;
-        match item.tile {
-            Some(_) => self.bytes -= item.bytes.len(),
-            None => self.words -= 1,
-        }
+        self.bytes -= item.bytes.len();
+        self.words -= usize::from(item.tile.is_none());
         Some(item.bytes)
     }
 }
@@ -465,7 +485,8 @@ impl Watching {
         }
     }
 
-    /// It has shown this.
+    /// It has shown this. What it tells of a GoP of which it has told, or of one that had begun when it came, is
+    /// not taken.
     ///
     /// # Errors
     /// What is wrong with it, if it cannot be.
@@ -478,8 +499,16 @@ impl Watching {
         if shown.tiles.len() != tiles {
             return Err("it tells of other tiles than there are");
         }
-        if shown.gop < viewer.told || begun.is_none_or(|begun| shown.gop > begun) {
-            return Err("it tells of a GoP twice, or of one that has not begun");
+        if begun.is_none_or(|begun| shown.gop > begun) {
+            return Err("it tells of a GoP that has not begun");
+        }
+        if shown.gop < viewer.told {
+            tracing::debug!(
+                "page {} tells of GoP {} again, or of one before it came",
+                self.number,
+                shown.gop
+            );
+            return Ok(());
         }
         viewer.told = shown.gop + 1;
         shown.unsent = viewer.queue.waiting().lost.remove(&shown.gop).unwrap_or(0);

@@ -109,17 +109,27 @@ impl Place {
     }
 }
 
-/// Waits for a condition, which comes within a minute however slow the machine is.
+/// Only what hangs takes so long.
+const PATIENCE: Duration = Duration::from_secs(400);
+
+/// What comes, however slow the machine is.
+async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
+    let come = tokio::time::timeout(PATIENCE, future).await;
+    come.unwrap_or_else(|_| panic!("{what}: not within {PATIENCE:?}"))
+}
+
+/// Waits for a condition.
 async fn until(what: &str, is: impl Fn() -> bool) {
-    let end = tokio::time::Instant::now() + Duration::from_secs(60);
-    while !is() {
-        assert!(tokio::time::Instant::now() < end, "{what}: not within a minute");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    let wait = async {
+        while !is() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    within(what, wait).await;
 }
 
 async fn next(page: &mut WebSocketStream<TcpStream>) -> Bytes {
-    match page.next().await {
+    match within("a message", page.next()).await {
         Some(Ok(Frame::Binary(bytes))) => bytes,
         other => panic!("{other:?}"),
     }
@@ -132,7 +142,7 @@ async fn say(page: &mut WebSocketStream<TcpStream>, bytes: Vec<u8>) {
 /// How a page is told to go.
 async fn closed(page: &mut WebSocketStream<TcpStream>) -> (CloseCode, String) {
     loop {
-        match page.next().await {
+        match within("a good-bye", page.next()).await {
             Some(Ok(Frame::Close(Some(frame)))) => return (frame.code, frame.reason.to_string()),
             Some(Ok(_)) => {}
             other => panic!("{other:?}"),
@@ -274,8 +284,22 @@ async fn eight_pages_watch_and_the_ninth_is_told() {
     }
     place.watched_by(VIEWERS).await;
     assert_eq!(place.refused(|_| ()).await, 503);
+    // A page asks so why it is not let in.
+    let room = async || {
+        let mut plain = TcpStream::connect(&place.host).await.unwrap();
+        let (host, token) = (&place.host, place.token());
+        let head = format!("Host: {host}\r\nAuthorization: Bearer {token}\r\n");
+        let ask = format!("GET /api/1/room HTTP/1.1\r\n{head}\r\n");
+        plain.write_all(ask.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        within("an answer", plain.read_to_string(&mut answer)).await.unwrap();
+        answer
+    };
+    let full = room().await;
+    assert!(full.starts_with("HTTP/1.1 503") && full.contains("8 pages watch"), "{full}");
     pages.pop();
     place.watched_by(VIEWERS - 1).await;
+    assert!(room().await.starts_with("HTTP/1.1 204"));
     place.connect(|_| ()).await.unwrap();
 }
 
@@ -317,9 +341,17 @@ async fn what_a_page_has_shown_is_taken_once() {
     until("it has told", || place.stage.have_told(1)).await;
     assert_eq!(place.stage.take_shown(), [(0, of.clone())]);
     assert!(place.stage.take_shown().is_empty());
+    // Again, and of a GoP that had begun before another page came.
     say(&mut page, shown(&of)).await;
-    let (code, reason) = closed(&mut page).await;
-    assert!(code == CloseCode::Policy && reason.contains("twice"), "{reason}");
+    let mut late = place.connect(|_| ()).await.unwrap();
+    place.watched_by(2).await;
+    say(&mut late, shown(&of)).await;
+    for page in [&mut page, &mut late] {
+        say(page, ping(5)).await;
+        while next(page).await[0] != 34 {}
+    }
+    assert!(place.stage.take_shown().is_empty());
+    place.watched_by(2).await;
 }
 
 /// A page that takes nothing: what waits for it is two GoPs, and it is told how much was dropped.
@@ -338,10 +370,7 @@ async fn a_slow_page_misses_old_tiles_and_nothing_grows() {
     }
     stage.end(None);
     watching.pong(9);
-    let mut got = Vec::new();
-    while let super::stage::Next::Message(bytes) = watching.next().await {
-        got.push(bytes);
-    }
+    let got = all_of(&watching).await;
     // The answer comes first.
     assert_eq!((got[0][0], got[0][19..23].to_vec()), (34, 96_u32.to_be_bytes().to_vec()));
     let tiles: Vec<u32> = got
@@ -360,7 +389,7 @@ async fn a_slow_page_misses_old_tiles_and_nothing_grows() {
 /// What is told to a page that takes all that waits for it.
 async fn all_of(watching: &super::stage::Watching) -> Vec<Bytes> {
     let mut got = Vec::new();
-    while let super::stage::Next::Message(bytes) = watching.next().await {
+    while let super::stage::Next::Message(bytes) = within("what is next", watching.next()).await {
         got.push(bytes);
     }
     got
@@ -419,6 +448,59 @@ async fn what_is_to_come_is_kept_once_and_within_bounds() {
         assert_eq!(dropped, 9, "31 and a small one fit within 64 MiB");
     }
     assert!(taken <= 2 * (64 << 20), "{taken}");
+}
+
+/// A page that comes while much is held and much is to come, and takes nothing.
+#[tokio::test]
+async fn what_is_held_has_the_room_that_is_to_come_leaves() {
+    let stage = Arc::new(Stage::new());
+    let tiles = |gop, count| {
+        let segment = vec![0; 2 << 20];
+        let digests = TileDigests::of(b"init", &segment);
+        for tile in 0..count {
+            let id = TileId { gop, tile, qp: 37 };
+            stage.tile(&Tile { id, init: b"init", segment: &segment, digests }, true);
+        }
+    };
+    tiles(0, 31);
+    stage.begin(0, false);
+    tiles(1, 20);
+    let page = stage.watch().unwrap();
+    // It takes no tile more than fits.
+    tiles(2, 11);
+    let slow = stage.watch().unwrap();
+    stage.end(None);
+    for (page, held, coming, dropped) in [(page, 11, 20, 31_u32), (slow, 0, 31, 31)] {
+        page.pong(1);
+        let got = all_of(&page).await;
+        let count = |kind| got.iter().filter(|bytes| bytes[0] == kind).count();
+        assert_eq!((count(36), count(4)), (held, coming));
+        let said = u32::from_be_bytes(got[0][19..23].try_into().unwrap());
+        assert_eq!(said, dropped, "each that is left out is counted");
+        assert!(got.iter().map(Bytes::len).sum::<usize>() <= 64 << 20);
+    }
+}
+
+/// Long words, as a server's on GoPs of very many tiles, pile up for a page that takes nothing.
+#[tokio::test]
+async fn words_that_wait_are_bounded_by_their_bytes() {
+    let stage = Arc::new(Stage::new());
+    let page = stage.watch().unwrap();
+    for _ in 0..97 {
+        stage.sample(&" ".repeat(1 << 20));
+    }
+    assert!(page.is_given_up());
+}
+
+/// The stream has broken off, and a page that had lost its connection comes back.
+#[tokio::test]
+async fn a_page_that_comes_back_hears_why_the_stream_is_over() {
+    let place = Place::open().await;
+    place.stage.end(Some("the server is stopping"));
+    let mut page = place.connect(|_| ()).await.unwrap();
+    let refusal = Message::Refusal { reason: "the server is stopping".into() }.to_bytes();
+    assert_eq!(next(&mut page).await, refusal);
+    assert_eq!(closed(&mut page).await.0, CloseCode::Normal);
 }
 
 /// The first that comes of a tile may be of a GoP that has long to wait: until then an older one conceals it.

@@ -52,7 +52,7 @@ export interface TileState {
 export interface Place {
   steers: boolean;
   viewers: number;
-  /** Tiles that this page was too slow to take. */
+  /** Tiles that this page was not sent: it was too slow, or there was no room. */
   dropped: number;
 }
 

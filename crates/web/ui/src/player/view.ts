@@ -104,7 +104,7 @@ function rows(page: Page): [string, string][] {
   }
   if (place) {
     all.push(["Pages that watch", String(place.viewers)]);
-    if (place.dropped > 0) all.push(["Tiles this page was too slow for", String(place.dropped)]);
+    if (place.dropped > 0) all.push(["Tiles this page was not sent", String(place.dropped)]);
   }
   if (page.trouble) all.push(["Trouble", page.trouble]);
   return all;

@@ -129,7 +129,7 @@ function hide(is: boolean): void {
 async function again(known: string): Promise<void> {
   let reason = known;
   try {
-    const answer = await fetch("/api/1/player", { cache: "no-store" });
+    const answer = await fetch("/api/1/room", { cache: "no-store" });
     if (answer.status === 401 || answer.status === 403) {
       link({ is: "refused", reason: ((await answer.json()) as { error: string }).error });
       return;
