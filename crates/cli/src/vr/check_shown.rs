@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::failure::Failure;
 use crate::output;
 
-/// The longest line: the most tiles a frame may have, three numbers each.
+/// The longest line: the most tiles a frame may have, four numbers each.
 const MAX_LINE: u64 = 256 << 10;
 
 /// A line of the log: a GoP on a page.
@@ -41,7 +41,7 @@ struct Line {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Seen {
     gops: u32,
-    /// GoPs of which it has shown no picture: these are not compared.
+    /// GoPs of which it has shown no picture: of these only what was there is compared.
     unseen: u32,
     pictures: [u64; 2],
     tiles: u64,
@@ -67,21 +67,22 @@ impl Seen {
         self.pictures[0] += u64::from(line.pictures_shown);
         self.pictures[1] += u64::from(line.pictures_dropped);
         self.late_network += u64::from(line.late_network);
-        if line.pictures_shown == 0 {
-            self.unseen += 1;
-            return;
-        }
+        let is_seen = line.pictures_shown > 0;
+        self.unseen += u32::from(!is_seen);
         let (mut late, mut unsent) = (0, line.unsent);
         let tiles = line.model.iter().zip(&line.had).zip(line.shown.iter().zip(&line.missed));
         for ((model, had), (shown, missed)) in tiles {
-            self.tiles += 1;
+            self.tiles += u64::from(is_seen);
             match (model, had, shown) {
-                // Of a tile that was not sent its base layer may have been.
-                (Some(_), had, _) if had != model && unsent > 0 => unsent -= 1,
+                // Of a tile that was not sent its base layer may have been, and nothing finer.
+                (Some(model), had, _) if unsent > 0 && had.is_none_or(|had| had > *model) => {
+                    unsent -= 1;
+                }
                 (Some(_), None, None) => self.lost += 1,
                 _ if had != model || shown.is_some_and(|shown| Some(shown) != *model) => {
                     self.other += 1;
                 }
+                _ if !is_seen => {}
                 (Some(_), _, None) => late += 1,
                 _ if *missed > 0 => late += 1,
                 _ => self.as_said += 1,
@@ -90,6 +91,9 @@ impl Seen {
         let unsent = line.unsent - unsent;
         self.unsent += unsent;
         self.late_decoding += late;
+        if !is_seen {
+            return;
+        }
         if let (Some(model), Some(shown)) = (line.model_psnr_db, line.shown_psnr_db) {
             let add = |sums: &mut [f64; 3]| {
                 sums[0] += 1.0;
@@ -212,7 +216,13 @@ fn table(pages: &BTreeMap<u64, Seen>) -> String {
     for column in table.column_iter_mut() {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    format!("What pages have shown against what the player says arrived\n{table}\n")
+    let mut text = format!("What pages have shown against what the player says arrived\n{table}\n");
+    for (page, _) in pages.iter().filter(|(_, seen)| seen.exact[0] == 0.0) {
+        text += &format!(
+            "page {page}: its PSNR is not checked, as it has shown no GoP of which all was there and in time\n"
+        );
+    }
+    text
 }
 
 fn lines(pages: &BTreeMap<u64, Seen>) -> String {
@@ -231,6 +241,7 @@ fn lines(pages: &BTreeMap<u64, Seen>) -> String {
             "unsent": seen.unsent,
             "lost": seen.lost,
             "other": seen.other,
+            "gops_checked_by_psnr": seen.exact[0] as u32,
             "model_psnr_db": psnr.map(|[psnr, _]| psnr),
             "less_by_decoding_db": psnr.map(|[_, gap]| gap),
         })
@@ -277,6 +288,40 @@ mod tests {
         assert!(run(log(&[base.clone()]).path(), true, 0.3).is_err());
         base["unsent"] = json!(1);
         assert!(run(log(&[base]).path(), true, 0.3).is_ok());
+        // Something finer than what arrived was not sent either.
+        let mut finer = line(model, [Some(20), None, Some(37)], [0; 3]);
+        finer["unsent"] = json!(1);
+        assert!(run(log(&[finer]).path(), true, 0.3).is_err());
+    }
+
+    #[test]
+    fn what_a_page_had_is_compared_also_where_it_has_shown_no_picture() {
+        let model = [Some(22), None, Some(37)];
+        let mut unseen = line(model, [None; 3], [0; 3]);
+        unseen["pictures_shown"] = json!(0);
+        let file = log(&[unseen.clone()]);
+        assert!(run(file.path(), true, 0.3).is_ok());
+        let seen = read(file.path()).unwrap()[&4];
+        assert_eq!((seen.unseen, seen.tiles, seen.as_said, seen.late_decoding), (1, 0, 0, 0));
+        assert_eq!((seen.judged, seen.exact), ([0.0; 3], [0.0; 3]));
+        unseen["had"] = json!([22, null, null]);
+        let error = run(log(&[unseen.clone()]).path(), false, 0.3).unwrap_err().to_string();
+        assert!(error.contains("page 4 did not have 1 tiles"), "{error}");
+        unseen["had"] = json!([22, null, 42]);
+        let error = run(log(&[unseen]).path(), false, 0.3).unwrap_err().to_string();
+        assert!(error.contains("page 4 has shown 1 tiles at another QP"), "{error}");
+    }
+
+    #[test]
+    fn it_says_that_no_psnr_was_checked() {
+        let some = [Some(22), None, Some(37)];
+        let late = line(some, [Some(22), None, None], [2, 0, 0]);
+        let pages = read(log(&[late.clone()]).path()).unwrap();
+        assert!(table(&pages).contains("page 4: its PSNR is not checked"), "{}", table(&pages));
+        assert!(lines(&pages).contains("\"gops_checked_by_psnr\":0"), "{}", lines(&pages));
+        let pages = read(log(&[late, line(some, some, [0; 3])]).path()).unwrap();
+        assert!(!table(&pages).contains("not checked"), "{}", table(&pages));
+        assert!(lines(&pages).contains("\"gops_checked_by_psnr\":1"), "{}", lines(&pages));
     }
 
     #[test]

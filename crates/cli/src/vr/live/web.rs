@@ -40,8 +40,10 @@ pub(crate) struct Web {
     /// How long the picture had stood still when the newest of them began.
     stalled: Duration,
     gops: BTreeMap<u32, Gop>,
-    /// What the player holds of each tile.
+    /// What the player holds of each tile of the GoPs before `noted`: all that have begun, or those before the
+    /// first on which the server's word has not come yet.
     holds: Held,
+    noted: u32,
     /// What each page holds.
     held: BTreeMap<u64, Held>,
 }
@@ -56,8 +58,10 @@ struct Gop {
     poses: Vec<Orientation>,
     /// Then the mean over them of each tile's share of the viewport.
     seen: Option<Vec<f64>>,
-    /// What the player holds of each tile of the GoPs before.
+    /// What the player holds of each tile of the GoPs before, once that is known.
     held: Option<Held>,
+    /// What pages have told before the server's word came, by their numbers.
+    told: Vec<(u64, Vec<(Option<u8>, u16)>)>,
     /// What the player says of it.
     psnr_db: Option<f64>,
 }
@@ -90,6 +94,24 @@ impl Gop {
         let rung = sent.find(|rung| rung.qp == qp)?;
         Some(Encoding { qp, loss: rung.ws_mse.into() })
     }
+
+    /// Notes what the player has of this GoP, which is the `number`th.
+    fn note(&self, held: &mut Held, number: u32) {
+        for tile in 0..held.tiles() {
+            if let Some(best) = self.best(tile as u16) {
+                held.note(tile, number as usize, best);
+            }
+        }
+    }
+
+    /// Notes what a page has shown of it.
+    fn note_shown(&self, held: &mut Held, number: u32, tiles: &[(Option<u8>, u16)]) {
+        for (tile, (qp, _)) in tiles.iter().enumerate() {
+            if let Some(encoding) = qp.and_then(|qp| self.encoding(tile as u16, qp)) {
+                held.note(tile, number as usize, encoding);
+            }
+        }
+    }
 }
 
 impl Web {
@@ -115,6 +137,7 @@ impl Web {
             stalled: Duration::ZERO,
             gops: BTreeMap::new(),
             holds: Held::new(0),
+            noted: 0,
             held: BTreeMap::new(),
         })
     }
@@ -134,8 +157,17 @@ impl Web {
             }
             Ok(Message::Gop(notice)) => {
                 self.stage.notice(notice.gop, bytes);
-                let gop = notice.gop;
-                self.gop(gop).notice = Some(notice);
+                let number = notice.gop;
+                let gop = self.gop(number);
+                gop.notice = Some(notice);
+                let told = std::mem::take(&mut gop.told);
+                for (page, tiles) in told {
+                    if let (Some(gop), Some(held)) =
+                        (self.gops.get(&number), self.held.get_mut(&page))
+                    {
+                        gop.note_shown(held, number, &tiles);
+                    }
+                }
             }
             _ => {}
         }
@@ -150,8 +182,13 @@ impl Web {
     }
 
     fn gop(&mut self, gop: u32) -> &mut Gop {
-        if self.gops.len() >= KEPT && !self.gops.contains_key(&gop) {
-            self.gops.pop_first();
+        while self.gops.len() >= KEPT && !self.gops.contains_key(&gop) {
+            let Some((number, old)) = self.gops.pop_first() else { break };
+            // What it brought is held all the same.
+            if number >= self.noted {
+                old.note(&mut self.holds, number);
+                self.noted = number + 1;
+            }
         }
         self.gops.entry(gop).or_default()
     }
@@ -171,20 +208,32 @@ impl Web {
         }
     }
 
-    /// Notes what the player holds when the next GoP begins.
+    /// Notes what the player holds of the GoPs that have begun, up to the first on which the server's word has
+    /// not come.
     fn hold(&mut self) {
-        if let Some((number, gop)) = self.begun.checked_sub(1).and_then(|before| {
-            let gop = self.gops.get(&before)?;
-            Some((before as usize, gop))
-        }) {
-            for tile in 0..self.holds.tiles() {
-                if let Some(best) = gop.best(tile as u16) {
-                    self.holds.note(tile, number, best);
-                }
+        while self.noted < self.begun {
+            let gop = self.gops.entry(self.noted).or_default();
+            if gop.notice.is_none() {
+                return;
             }
+            gop.held = Some(self.holds.clone());
+            gop.note(&mut self.holds, self.noted);
+            self.noted += 1;
         }
-        let holds = self.holds.clone();
-        self.gop(self.begun).held = Some(holds);
+    }
+
+    /// What the player holds of each tile when a GoP begins; `None` where that is not known any more.
+    fn held_before(&self, number: u32) -> Option<Held> {
+        let gop = self.gops.get(&number).filter(|_| number < self.begun)?;
+        if let Some(held) = &gop.held {
+            return Some(held.clone());
+        }
+        // Of those on which the server's word has not come it is not known yet.
+        let mut held = self.holds.clone();
+        for (before, gop) in self.gops.range(self.noted.min(number)..number) {
+            gop.note(&mut held, *before);
+        }
+        Some(held)
     }
 
     /// Where the viewer of the page that steers looks; `None` when nobody watches.
@@ -262,8 +311,9 @@ impl Web {
 
     /// What a page has shown, beside what the player counts as shown; `None` if that is not known any more.
     fn line(&mut self, page: u64, shown: &Shown) -> Option<String> {
-        self.gops.get(&shown.gop)?.held.as_ref()?;
-        let (psnr_db, held_other) = self.judge(page, shown).unzip();
+        self.hold();
+        let model = self.held_before(shown.gop)?;
+        let (psnr_db, held_other) = self.judge(page, shown, &model).unzip();
         let gop = self.gops.get(&shown.gop)?;
         let model: Vec<Option<u8>> =
             (0..shown.tiles.len() as u16).map(|tile| gop.counts(tile)).collect();
@@ -291,12 +341,15 @@ impl Web {
 
     /// The viewport's PSNR by what a page has shown, as the player judges what arrived; and how many tiles
     /// were concealed on it by something else than at the player.
-    fn judge(&mut self, page: u64, shown: &Shown) -> Option<(f64, u32)> {
+    fn judge(&mut self, page: u64, shown: &Shown, model: &Held) -> Option<(f64, u32)> {
         let manifest = self.manifest.as_ref()?;
-        let gop = self.gops.get(&shown.gop)?;
-        let (notice, model) = (gop.notice.as_ref()?, gop.held.as_ref()?);
+        let gop = self.gops.get_mut(&shown.gop)?;
         // A page that comes later is sent what the player holds.
         let held = self.held.entry(page).or_insert_with(|| model.clone());
+        let Some(notice) = &gop.notice else {
+            gop.told.push((page, shown.tiles.clone()));
+            return None;
+        };
         let (mut losses, mut other) = (Vec::with_capacity(shown.tiles.len()), 0);
         let number = shown.gop as usize;
         for (tile, (told, (qp, missed))) in notice.tiles.iter().zip(&shown.tiles).enumerate() {
@@ -307,7 +360,6 @@ impl Web {
                 // Where a picture of it was not decoded in time, the one before it stays.
                 let stale = held.conceal(Concealment::LastReceived, number, tile, old).1;
                 let share = f64::from(*missed) / f64::from(shown.shown.max(1));
-                held.note(tile, number, encoding);
                 encoding.loss * (1.0 - share) + stale * share
             } else {
                 let (by, loss) = held.conceal(manifest.concealment, number, tile, old);
@@ -315,6 +367,7 @@ impl Web {
                 loss
             });
         }
+        gop.note_shown(held, shown.gop, &shown.tiles);
         // The mean of the errors is the error of the mean.
         let seen = [gop.seen.as_ref()?];
         Some((capped_psnr_db(viewport_error(manifest.grid, seen, &losses).0), other))
@@ -486,6 +539,39 @@ mod tests {
                 ["model_psnr_db", "shown_psnr_db"].map(|key| line[key].as_f64().unwrap());
             assert!((model - page).abs() < 1e-6, "GoP {gop}: {line}");
             assert_eq!((&line["held_other"], &line["had"]), (&json!(0), &line["model"]), "{line}");
+        }
+    }
+
+    /// The server's word on a GoP may come when the next ones have begun and a page has told of it: what the GoP
+    /// brought conceals the next ones all the same.
+    #[tokio::test]
+    async fn what_a_gop_brought_is_held_though_its_notice_is_late() {
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let mut web = open(log.path()).await;
+        web.message(&manifest());
+        for (gop, tiles) in [(0, 4), (1, TILES), (2, 0)] {
+            if gop != 1 {
+                web.message(&notice(gop));
+            }
+            for which in 0..tiles {
+                let bytes = tile(gop, which);
+                let Ok(Message::Tile(tile)) = Message::decode(&bytes) else { panic!() };
+                web.tile(&tile, true);
+            }
+            web.hold();
+            web.begun += 1;
+            web.gop(gop).seen = Some(vec![1.0 / f64::from(TILES); TILES.into()]);
+        }
+        assert!(web.line(0, &all(&web, 1)).is_some());
+        web.message(&notice(1));
+        let line: serde_json::Value =
+            serde_json::from_str(&web.line(0, &all(&web, 2)).unwrap()).unwrap();
+        assert_eq!(line["held_other"], 0, "{line}");
+        let held = web.held_before(2).unwrap();
+        for tile in 0..usize::from(TILES) {
+            let old = Concealments { grey: 900.0, changes: &[40.0, 50.0] };
+            let (_, loss) = held.conceal(Concealment::LastReceived, 2, tile, old);
+            assert_eq!(loss, 41.0 + tile as f64, "tile {tile}");
         }
     }
 
