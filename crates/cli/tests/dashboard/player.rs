@@ -3,11 +3,13 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use crate::common::vr::ffmpeg;
-use crate::common::{Daemon, weftline};
+use crate::common::{Daemon, PATIENCE, weftline};
 use crate::page::{can_run, drive};
 use crate::relay::Relay;
 
@@ -51,6 +53,7 @@ fn play(script: &str, timing: &[&str]) {
     let said = drive(script, &url, |what| match what {
         "cut path" => path.cut(),
         "restore path" => path.restore(),
+        "wait for what was shown" => until_told(&shown),
         "stop server" => server.as_ref().unwrap().signal("-TERM"),
         other => panic!("{other}"),
     });
@@ -95,6 +98,30 @@ fn where_a_page_cannot_be_is_said() {
     assert!(status == Some(1) && text.contains("--shown: cannot write"), "{status:?} {text}");
 }
 
+/// Waits until two pages have told, ten times in all of a GoP of which they were sent all, and one has shown a
+/// tile as it arrived: the lines of the log by which [`check_shown`] judges come when they come.
+fn until_told(shown: &Path) {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let text = fs::read_to_string(shown).unwrap();
+        // The last may not be whole.
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        let (mut pages, mut sent, mut as_said) = (BTreeSet::new(), 0, false);
+        for line in whole.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()) {
+            pages.insert(line["page"].as_u64().unwrap());
+            sent += u32::from(line["unsent"] == 0);
+            let [model, seen, missed] = ["model", "shown", "missed"].map(|key| &line[key]);
+            as_said |= (0..8)
+                .any(|tile| model[tile].is_u64() && model[tile] == seen[tile] && missed[tile] == 0);
+        }
+        if pages.len() >= 2 && sent >= 10 && as_said {
+            return;
+        }
+        assert!(Instant::now() < end, "{pages:?} have told, of {sent} GoPs all:\n{text}");
+        sleep(Duration::from_millis(50));
+    }
+}
+
 /// Each page has shown what arrived in time: but for what its decoders had no time for.
 fn check_shown(shown: &Path) {
     let text = fs::read_to_string(shown).unwrap();
@@ -113,9 +140,12 @@ fn check_shown(shown: &Path) {
     let checked = weftline(&["vr", "check", "--json", "--shown"]).arg(shown).output().unwrap();
     let said = String::from_utf8_lossy(&checked.stdout);
     assert!(checked.status.success(), "{said}{}", String::from_utf8_lossy(&checked.stderr));
+    let mut as_said = 0;
     for line in said.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()) {
         assert_eq!(line["other"], 0, "{line}");
         assert_eq!(line["lost"], 0, "{line}");
+        as_said += line["as_said"].as_u64().unwrap();
     }
+    assert!(as_said > 0, "no tile was shown as it arrived: {said}");
     eprintln!("{said}");
 }

@@ -140,7 +140,7 @@ class Player {
       case "gop":
         [page.gop, page.tiles] = [message.gop, message.tiles];
         this.screen.mark(message.tiles);
-        canvas.dataset.qps = message.tiles.map(({ qp }) => qp ?? "").join(",");
+        canvas.dataset.qps = message.tiles.map(({ qp, late }) => (late ? "late" : (qp ?? ""))).join(",");
         break;
       case "figures":
         page.figures = message.figures;
