@@ -342,16 +342,13 @@ async fn what_a_page_has_shown_is_taken_once() {
     assert_eq!(place.stage.take_shown(), [(0, of.clone())]);
     assert!(place.stage.take_shown().is_empty());
     // Again, and of a GoP that had begun before another page came.
-    say(&mut page, shown(&of)).await;
-    let mut late = place.connect(|_| ()).await.unwrap();
-    place.watched_by(2).await;
-    say(&mut late, shown(&of)).await;
-    for page in [&mut page, &mut late] {
-        say(page, ping(5)).await;
-        while next(page).await[0] != 34 {}
+    let late = place.connect(|_| ()).await.unwrap();
+    for mut page in [page, late] {
+        say(&mut page, shown(&of)).await;
+        say(&mut page, ping(5)).await;
+        while next(&mut page).await[0] != 34 {}
     }
     assert!(place.stage.take_shown().is_empty());
-    place.watched_by(2).await;
 }
 
 /// A page that takes nothing: what waits for it is two GoPs, and it is told how much was dropped.
