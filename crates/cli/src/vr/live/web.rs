@@ -48,6 +48,9 @@ pub(crate) struct Web {
     held: BTreeMap<u64, Held>,
 }
 
+/// What a page has shown of each tile, as [`Shown::tiles`].
+type Tiles = Vec<(Option<u8>, u16)>;
+
 /// What the player counts as shown of a GoP.
 #[derive(Default)]
 struct Gop {
@@ -61,7 +64,7 @@ struct Gop {
     /// What the player holds of each tile of the GoPs before, once that is known.
     held: Option<Held>,
     /// What pages have told before the server's word came, by their numbers.
-    told: Vec<(u64, Vec<(Option<u8>, u16)>)>,
+    told: Vec<(u64, Tiles)>,
     /// What the player says of it.
     psnr_db: Option<f64>,
 }
