@@ -316,7 +316,7 @@ mod tests {
     fn it_says_that_no_psnr_was_checked() {
         let some = [Some(22), None, Some(37)];
         let late = line(some, [Some(22), None, None], [2, 0, 0]);
-        let pages = read(log(&[late.clone()]).path()).unwrap();
+        let pages = read(log(std::slice::from_ref(&late)).path()).unwrap();
         assert!(table(&pages).contains("page 4: its PSNR is not checked"), "{}", table(&pages));
         assert!(lines(&pages).contains("\"gops_checked_by_psnr\":0"), "{}", lines(&pages));
         let pages = read(log(&[late, line(some, some, [0; 3])]).path()).unwrap();
