@@ -1,0 +1,54 @@
+# Transfers drawn at random: each byte is checked, nothing is stuck, nothing falls back.
+checked=0 wrong=0
+before=$(both "$FAULTS")
+copies=$(both 'DuplicateData')
+first=${WEFT_case:-1}
+last=$((first + ${WEFT_transfers:-100} - 1))
+[ -z "${WEFT_case:-}" ] || last=$first
+
+fault() { # name, ms, link: what happens meanwhile
+    usleep $(($2 * 1000))
+    case "$1" in
+        kill*)
+            # The first subflow only when there is another.
+            [ "$(on A ss -Htn state established dst "10.1${1#kill}.0.1" | wc -l)" -gt 0 ] || return
+            [ "$(on A ss -Htn state established | wc -l)" -gt 1 ] || return
+            on A ss -KHtn dst "10.1${1#kill}.0.1" >/dev/null 2>&1
+            ;;
+        down*)
+            link_down "${1#down}"
+            usleep 700000
+            link_up "${1#down}"
+            ;;
+    esac
+}
+
+for seed in $(seq "$first" "$last"); do
+    drawn=$(transfer draw "$seed")
+    eval "$drawn"
+    # shellcheck disable=SC2154
+    links "$rate" "$loss"
+    # shellcheck disable=SC2154
+    checksums "$checksums"
+    scheduler "${WEFT_scheduler:-fbdt}"
+    # shellcheck disable=SC2154
+    fault "$fault" "$fault_ms" >/dev/null 2>&1 &
+    meanwhile=$!
+    sender=A
+    # shellcheck disable=SC2154
+    [ "$role" = 0 ] || sender=B
+    # shellcheck disable=SC2154
+    if transfer_to "$sender" "$bytes" "$seed" "$sndbuf" "$rcvbuf"; then
+        checked=$((checked + 1))
+    else
+        wrong=$((wrong + 1))
+        echo "case $seed ($drawn): $said"
+    fi
+    wait $meanwhile
+    [ $((seed % 25)) != 0 ] || echo "transfers: $seed"
+done
+checksums 0
+after=$(both "$FAULTS")
+echo "transfers: $checked right, $wrong wrong or stuck, $((after - before)) fallbacks," \
+    "$(both 'MPJoinSynAckRx$|MPJoinAckRx$') joins, $(($(both DuplicateData) - copies)) duplicates"
+[ "$wrong" = 0 ] && [ "$after" = "$before" ] && [ "$checked" -gt 0 ]
