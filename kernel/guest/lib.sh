@@ -1,5 +1,10 @@
 # What the guest's tests share.
 
+# The shell would take busybox's own.
+ip() {
+    /bin/ip "$@"
+}
+
 on() { # host, command…
     host=$1
     shift

@@ -167,10 +167,10 @@ int main(int argc, char **argv)
 		if (bind(fd, (void *)&address, sizeof(address)) || listen(fd, 4))
 			return fail("listen");
 		printf("listening\n");
+		/* It goes on to listen: that is where further subflows come. */
 		fd = accept(listener, NULL, NULL);
 		if (fd < 0)
 			return fail("accept");
-		close(listener);
 	} else if (connect(fd, (void *)&address, sizeof(address))) {
 		return fail("connect");
 	}
