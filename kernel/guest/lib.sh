@@ -38,7 +38,7 @@ make_hosts() {
     on R sysctl -qw net.ipv4.ip_forward=1
     for host in A B; do
         on "$host" sysctl -qw net.mptcp.enabled=1 net.ipv4.tcp_congestion_control=cubic \
-            net.ipv4.tcp_no_metrics_save=1
+            net.ipv4.tcp_no_metrics_save=1 net.mptcp.add_addr_timeout=1
         ip -n "$host" mptcp limits set subflow 2 add_addr_accepted 2
     done
     ip -n B mptcp endpoint add 10.12.0.1 dev b2 signal
