@@ -107,11 +107,11 @@ transfer_to() { # A or B sends: bytes, seed, sndbuf, rcvbuf, [stop at, seconds];
     esac
     rm -f /run/server /run/client
     # shellcheck disable=SC2086
-    on B timeout "${LIMIT:-60}" transfer listen 0.0.0.0 $server >/run/server 2>&1 &
+    on B timeout "${LIMIT:-300}" transfer listen 0.0.0.0 $server >/run/server 2>&1 &
     server_pid=$!
     until grep -q listening /run/server 2>/dev/null; do usleep 5000; done
     # shellcheck disable=SC2086
-    on A timeout "${LIMIT:-60}" transfer connect 10.11.0.1 $client >/run/client 2>&1
+    on A timeout "${LIMIT:-300}" transfer connect 10.11.0.1 $client >/run/client 2>&1
     client_status=$?
     wait $server_pid
     server_status=$?
