@@ -125,7 +125,8 @@ static int print_draw(uint64_t seed)
 	static const char *const faults[] = { "none", "none", "none", "kill1", "kill2", "down1", "down2" };
 	uint64_t s = seed;
 
-	printf("bytes=%llu ", (unsigned long long)log_uniform(&s, 0, 22));
+	/* Half of them are long enough for a second subflow to have joined. */
+	printf("bytes=%llu ", (unsigned long long)log_uniform(&s, draw(&s) % 2 ? 18 : 0, 22));
 	printf("sndbuf=%llu ", (unsigned long long)log_uniform(&s, 16, 24));
 	printf("rcvbuf=%llu ", (unsigned long long)log_uniform(&s, 16, 24));
 	printf("checksums=%d role=%d loss=%d ", (int)(draw(&s) % 2), (int)(draw(&s) % 2),

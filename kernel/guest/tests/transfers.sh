@@ -2,6 +2,7 @@
 checked=0 wrong=0
 before=$(both "$FAULTS")
 copies=$(both 'DuplicateData')
+joins=$(both 'MPJoinAckRx$')
 first=${WEFT_case:-1}
 last=$((first + ${WEFT_transfers:-100} - 1))
 [ -z "${WEFT_case:-}" ] || last=$first
@@ -50,5 +51,5 @@ done
 checksums 0
 after=$(both "$FAULTS")
 echo "transfers: $checked right, $wrong wrong or stuck, $((after - before)) fallbacks," \
-    "$(both 'MPJoinSynAckRx$|MPJoinAckRx$') joins, $(($(both DuplicateData) - copies)) duplicates"
+    "$(($(both 'MPJoinAckRx$') - joins)) joins, $(($(both DuplicateData) - copies)) duplicates"
 [ "$wrong" = 0 ] && [ "$after" = "$before" ] && [ "$checked" -gt 0 ]
