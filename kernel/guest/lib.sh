@@ -102,6 +102,17 @@ FAULTS='Fallback|InfiniteMap|DSSNotMatching|DSSNoMatchTCP|DSSCorruption|DataCsum
 # What a receiver drops after its TCP has acknowledged it: only where its memory is small.
 DROPS='NoDSSInWindow|RcvPruned'
 
+arm_begins() { # of a scheduler's transfers; arm_ends says whether they have shown anything
+    arm_faults=$(both "$FAULTS") arm_joins=$(both 'MPJoinAckRx$') arm_ahead=$(both 'OFOQueue$')
+}
+
+arm_ends() { # scheduler: with a second subflow, data ahead of what is missing, and no fault
+    arm_faults=$(($(both "$FAULTS") - arm_faults)) arm_joins=$(($(both 'MPJoinAckRx$') - arm_joins))
+    arm_ahead=$(($(both 'OFOQueue$') - arm_ahead))
+    echo "$1: $arm_joins joins, $arm_ahead times ahead, $arm_faults fallbacks"
+    [ "$arm_faults" = 0 ] && [ "$arm_joins" -gt 0 ] && [ "$arm_ahead" -gt 0 ]
+}
+
 transfer_to() { # A or B sends: bytes, seed, sndbuf, rcvbuf, [stop at, seconds]; the result in $said
     case "$1" in
         A) client="send $2 $3 $4" server="receive $2 $3 $5 ${6:-0} ${7:-0}" ;;

@@ -5,6 +5,7 @@ limits=$(cat /proc/sys/net/ipv4/tcp_mem)
 checksums 0
 for name in ${WEFT_scheduler:-default forward fbdt}; do
     scheduler "$name"
+    arm_begins
     # Slow, so that there is time to see when the receiver has stopped.
     shape 1 4 10 100 0
     shape 2 6 15 100 0
@@ -32,5 +33,6 @@ for name in ${WEFT_scheduler:-default forward fbdt}; do
     pruned=$(($(counter B 'RcvPruned') - pruned)) again=$(($(counter A 'MPTCPRetrans') - again))
     echo "prune: $name, $pruned dropped, $again sent again by MPTCP: $said"
     [ "$pruned" -gt 0 ] && [ "$again" -gt 0 ] || failed=1
+    arm_ends "$name" || failed=1
 done
 [ $failed = 0 ]

@@ -2,6 +2,7 @@
 failed=0
 for name in ${WEFT_scheduler:-forward fbdt}; do
     scheduler "$name"
+    arm_begins
     for buffer in 65536 131072; do
         for loss in 0 1; do
             links 20 $loss
@@ -9,5 +10,6 @@ for name in ${WEFT_scheduler:-forward fbdt}; do
             echo "tight: $name, $buffer bytes, $loss % loss: $said"
         done
     done
+    arm_ends "$name" || failed=1
 done
 [ $failed = 0 ]
