@@ -10,10 +10,12 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <linux/sockios.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -91,6 +93,7 @@ static int receive(int fd, uint64_t total, uint64_t seed, uint64_t stop_at, unsi
 static int send_all(int fd, uint64_t total, uint64_t seed)
 {
 	uint64_t sent = 0, state = seed;
+	int left;
 
 	while (sent < total) {
 		/* Writes of all sizes, as programs make them. */
@@ -109,6 +112,13 @@ static int send_all(int fd, uint64_t total, uint64_t seed)
 		}
 		sent += size;
 	}
+	/*
+	 * No subflow joins a connection that is closing, as one is at once whose data fits into the send
+	 * buffer. So with every other seed half of it must have arrived first.
+	 */
+	if (seed % 2)
+		while (!ioctl(fd, SIOCOUTQ, &left) && left > 0 && (uint64_t)left > total / 2)
+			usleep(1000);
 	shutdown(fd, SHUT_WR);
 	return read(fd, buffer, 1) == 1 ? 0 : fail("the last byte's acknowledgement");
 }

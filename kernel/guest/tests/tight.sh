@@ -6,7 +6,7 @@ for name in ${WEFT_scheduler:-forward fbdt}; do
     for buffer in 65536 131072; do
         for loss in 0 1; do
             links 20 $loss
-            transfer_to A 2000000 7 4194304 $buffer || failed=1
+            transfer_to A 3000000 7 4194304 $buffer || failed=1
             echo "tight: $name, $buffer bytes, $loss % loss: $said"
         done
     done

@@ -14,7 +14,13 @@ fault() { # name, ms, link: what happens meanwhile
     usleep $(($2 * 1000))
     case "$1" in
         kill*)
-            # The first subflow only when there is another.
+            # The first subflow only when there is another, which can take a moment to join.
+            for try in $(seq 40); do
+                open=$(on A ss -Htn state established | wc -l)
+                [ "$open" -le 1 ] || break
+                [ "$open" = 1 ] || [ "$try" -lt 5 ] || return
+                usleep 50000
+            done
             [ "$(on A ss -Htn state established dst "10.1${1#kill}.0.1" | wc -l)" -gt 0 ] || return
             [ "$(on A ss -Htn state established | wc -l)" -gt 1 ] || return
             [ -z "$(on A ss -KHtn dst "10.1${1#kill}.0.1" 2>/dev/null)" ] || echo "$1" >>/run/killed
