@@ -3,7 +3,8 @@
 //! Such a test is `#[ignore = "has a bound of time: make test-lab"]` and calls [`verdict`], which
 //! runs it up to [`ATTEMPTS`] times. A bound that holds once has passed. One that is missed on
 //! [`MISSES`] quiet runs has failed. Anything else is inconclusive, which is said and counted, and
-//! fails nothing. [`Watch`] decides which runs were quiet.
+//! fails nothing. [`Watch`] decides which runs were quiet. A comparison may have a fourth verdict,
+//! for a difference that is known and explained.
 //!
 //! Nothing but tests uses this crate.
 
@@ -32,6 +33,8 @@ pub enum Verdict {
     Pass,
     /// The bound was missed on at least [`MISSES`] quiet runs.
     Fail,
+    /// What it compares is apart, by as much as is written down where it is explained.
+    Known,
     /// Too few runs were quiet, or the test cannot run here.
     Inconclusive,
 }
@@ -41,6 +44,7 @@ impl fmt::Display for Verdict {
         f.write_str(match self {
             Self::Pass => "pass",
             Self::Fail => "fail",
+            Self::Known => "known",
             Self::Inconclusive => "inconclusive",
         })
     }

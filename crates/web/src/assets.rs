@@ -16,8 +16,15 @@ pub(crate) const PAGE: Asset = Asset {
     bytes: include_bytes!("../dist/index.html"),
 };
 
-/// What the page names.
-const NAMED: [Asset; 4] = [
+/// The page of the player.
+pub(crate) const PLAYER: Asset = Asset {
+    name: "player.html",
+    kind: "text/html; charset=utf-8",
+    bytes: include_bytes!("../dist/player.html"),
+};
+
+/// What the pages name.
+const NAMED: [Asset; 7] = [
     Asset {
         name: "dashboard.js",
         kind: "text/javascript; charset=utf-8",
@@ -27,6 +34,21 @@ const NAMED: [Asset; 4] = [
         name: "dashboard.css",
         kind: "text/css; charset=utf-8",
         bytes: include_bytes!("../dist/dashboard.css"),
+    },
+    Asset {
+        name: "player.js",
+        kind: "text/javascript; charset=utf-8",
+        bytes: include_bytes!("../dist/player.js"),
+    },
+    Asset {
+        name: "player-worker.js",
+        kind: "text/javascript; charset=utf-8",
+        bytes: include_bytes!("../dist/player-worker.js"),
+    },
+    Asset {
+        name: "player.css",
+        kind: "text/css; charset=utf-8",
+        bytes: include_bytes!("../dist/player.css"),
     },
     Asset { name: "icon.svg", kind: "image/svg+xml", bytes: include_bytes!("../dist/icon.svg") },
     Asset {
@@ -62,8 +84,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_names_what_is_here_and_nothing_of_others() {
-        let page = std::str::from_utf8(PAGE.bytes).unwrap();
+    fn the_pages_name_what_is_here_and_nothing_of_others() {
+        for page in [PAGE, PLAYER] {
+            names_what_is_here(std::str::from_utf8(page.bytes).unwrap());
+        }
+    }
+
+    #[track_caller]
+    fn names_what_is_here(page: &str) {
         let mut named = 0;
         for part in ["src=\"", "href=\""] {
             for rest in page.split(part).skip(1) {

@@ -53,11 +53,13 @@ pub(crate) struct Refusal {
     pub(crate) text: String,
     /// The methods there are, where it was another.
     pub(crate) allowed: Option<&'static str>,
+    /// What is to be spoken here, where it was HTTP.
+    pub(crate) upgrade: Option<&'static str>,
 }
 
 impl Refusal {
     pub(crate) fn new(status: StatusCode, text: impl Into<String>) -> Self {
-        Self { status, text: text.into(), allowed: None }
+        Self { status, text: text.into(), allowed: None, upgrade: None }
     }
 
     /// Of a method that is none of the `allowed`.
@@ -100,27 +102,54 @@ struct Token {
     token: String,
 }
 
+/// What is guarded, in the words of refusals.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Words {
+    /// What the page is.
+    pub(crate) page: &'static str,
+    /// What offers it, and has printed its address.
+    pub(crate) program: &'static str,
+    /// How to see the address again, in a sentence.
+    pub(crate) again: &'static str,
+}
+
+/// Of the dashboard.
+pub(crate) const DASHBOARD: Words = Words {
+    page: "dashboard",
+    program: "daemon",
+    again: "`weftline status --url` shows the present address",
+};
+/// Of the player.
+pub(crate) const PLAYER: Words = Words {
+    page: "player",
+    program: "player",
+    again: "the address is where `weftline vr play` was started; if it is lost, start that anew",
+};
+
 /// Judges requests.
 #[derive(Debug)]
 pub(crate) struct Guard {
     address: SocketAddr,
     /// Names it is reached by through a proxy, in small letters.
     names: Vec<String>,
+    words: Words,
     token: Secret,
     session: Secret,
 }
 
 impl Guard {
-    /// A guard of the server at `address`, which a proxy may offer under `names`.
+    /// A guard of the server at `address`, which a proxy may offer under `names`, which says what
+    /// it is in these `words`.
     ///
     /// # Errors
     /// When the system has no randomness.
     pub(crate) fn new(
         address: SocketAddr,
         names: &[String],
+        words: Words,
     ) -> Result<Self, ring::error::Unspecified> {
         let names = names.iter().map(|name| name.to_ascii_lowercase()).collect();
-        Ok(Self { address, names, token: Secret::draw()?, session: Secret::draw()? })
+        Ok(Self { address, names, words, token: Secret::draw()?, session: Secret::draw()? })
     }
 
     /// Where to open the page, with the token, which browsers do not send with it.
@@ -145,9 +174,10 @@ impl Guard {
             let name = without_port(named).to_ascii_lowercase();
             if !self.answers_to(&name) {
                 let shown: String = name.chars().take(MAX_NAME).collect();
+                let Words { page, program, .. } = self.words;
                 return Err(Refusal::forbidden(format!(
-                    "this dashboard does not answer to the name '{shown}'; open it by the address \
-                     that the daemon printed, or start the daemon with --behind-proxy {shown} if a \
+                    "this {page} does not answer to the name '{shown}'; open it by the address \
+                     that the {program} printed, or start the {program} with --behind-proxy {shown} if a \
                      proxy offers it by that name"
                 )));
             }
@@ -169,7 +199,10 @@ impl Guard {
     pub(crate) fn check_site(&self, headers: &HeaderMap) -> Result<(), Refusal> {
         match headers.get(FETCH_SITE).map(HeaderValue::as_bytes) {
             None | Some(b"same-origin" | b"none") => Ok(()),
-            Some(_) => Err(Refusal::forbidden("only the dashboard's own page may ask for this")),
+            Some(_) => {
+                let page = self.words.page;
+                Err(Refusal::forbidden(format!("only the {page}'s own page may ask for this")))
+            }
         }
     }
 
@@ -188,10 +221,11 @@ impl Guard {
         if is_own {
             return Ok(());
         }
-        Err(Refusal::forbidden(
-            "only the dashboard's own page may ask for this: the Origin header is not this server; \
-             a proxy has to pass the Host header on as it came",
-        ))
+        let page = self.words.page;
+        Err(Refusal::forbidden(format!(
+            "only the {page}'s own page may ask for this: the Origin header is not this server; a \
+             proxy has to pass the Host header on as it came"
+        )))
     }
 
     /// Refuses a request that shows neither a session nor the token.
@@ -205,10 +239,12 @@ impl Guard {
         if given.any(|given| self.session.is(given)) || bearer.is_some_and(|it| self.token.is(it)) {
             return Ok(());
         }
+        let Words { program, again, .. } = self.words;
         Err(Refusal::new(
             StatusCode::UNAUTHORIZED,
-            "open the address that the daemon printed when it started: it has the token; \
-             `weftline status --url` shows it again",
+            format!(
+                "open the address that the {program} printed when it started: it has the token; {again}"
+            ),
         ))
     }
 
@@ -223,10 +259,10 @@ impl Guard {
             Refusal::new(StatusCode::BAD_REQUEST, text)
         })?;
         if !self.token.is(given.token.as_bytes()) {
-            return Err(Refusal::forbidden(
-                "that token is not this daemon's: a daemon makes a new one at each start; \
-                 `weftline status --url` shows the present address",
-            ));
+            let Words { program, again, .. } = self.words;
+            return Err(Refusal::forbidden(format!(
+                "that token is not this {program}'s: a {program} makes a new one at each start; {again}"
+            )));
         }
         let is_https =
             headers.get(ORIGIN).is_some_and(|origin| origin.as_bytes().starts_with(b"https://"));
@@ -289,7 +325,7 @@ mod tests {
 
     fn guard_of(names: &[&str]) -> Guard {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        Guard::new("127.0.0.1:9471".parse().unwrap(), &names).unwrap()
+        Guard::new("127.0.0.1:9471".parse().unwrap(), &names, DASHBOARD).unwrap()
     }
 
     fn headers(all: &[(HeaderName, &str)]) -> HeaderMap {

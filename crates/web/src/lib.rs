@@ -39,6 +39,8 @@
 //! # }
 //! ```
 //!
+//! A player of live 360° video gives what comes to a [`Stage`] and opens a [`PlayerPage`].
+//!
 //! | file | holds |
 //! |---|---|
 //! | `source.rs` | what a program shows of itself: counters and events |
@@ -46,6 +48,7 @@
 //! | `history.rs` | ten minutes of samples, in columns |
 //! | `sse.rs` | the board: history, events, and the pages that watch |
 //! | `weave.rs` | a connection's weave: which rows of it a page is sent, and the page of a simulated one |
+//! | `player/` | the 360° player: a live stream is passed on to pages, and where they look comes back |
 //! | `guard.rs` | who may see it: names, origins, token and session |
 //! | `assets.rs` | the page itself, built from `ui/` into `dist/` |
 //! | `serve.rs` | HTTP: connections, routes, limits |
@@ -56,6 +59,7 @@
 mod assets;
 mod guard;
 mod history;
+mod player;
 mod rates;
 mod serve;
 mod source;
@@ -63,7 +67,8 @@ mod sse;
 mod weave;
 
 pub use guard::WrongName;
-pub use serve::{Dashboard, OpenError, Settings};
+pub use player::{Shown, Stage};
+pub use serve::{Dashboard, OpenError, PlayerPage, Settings};
 pub use source::{
     ConnectionLook, Event, EventLevel, Look, PathLook, PathState, Source, WeaveLook, WeaveSource,
 };

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Either, Full, Limited};
 use hyper::body::{Body, Incoming};
-use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue, SET_COOKIE};
+use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, SET_COOKIE, UPGRADE};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
@@ -18,7 +18,9 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::assets;
-use crate::guard::{self, Guard, Refusal, WrongName};
+use crate::guard::{self, Guard, Refusal, Words, WrongName};
+use crate::player::Stage;
+use crate::player::socket::{self, Opening};
 use crate::rates::Rates;
 use crate::source::Source;
 use crate::sse::{Board, Dropped, Stream, VIEWERS};
@@ -121,26 +123,16 @@ impl Dashboard {
     /// # Errors
     /// When the address cannot be had, or is reached from other machines and no proxy is named.
     pub async fn open(settings: &Settings, source: Arc<dyn Source>) -> Result<Self, OpenError> {
-        let Settings { address, names } = settings;
-        settings.check()?;
-        let wrong = |source: io::Error| {
-            let remedy = match source.kind() {
-                io::ErrorKind::AddrInUse => "stop the program that has it, or choose another port",
-                _ => "choose an address of this machine, such as 127.0.0.1:9480",
-            };
-            OpenError::Bind { address: *address, source, remedy }
-        };
-        let listener = TcpListener::bind(address).await.map_err(wrong)?;
-        let guard = Guard::new(listener.local_addr().map_err(wrong)?, names);
-        let guard = guard.map_err(|_| OpenError::Random)?;
+        let (listener, guard) = settings.listen(guard::DASHBOARD).await?;
         let url = guard.url();
         let mut instance = [0; 8];
         let filled =
             ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut instance);
         filled.map_err(|_| OpenError::Random)?;
         let board = Arc::new(Board::new(format!("{:016x}", u64::from_be_bytes(instance))));
-        let shared = Arc::new(Shared { guard, board, source });
-        let looking = tokio::spawn(look(Arc::clone(&shared))).abort_handle();
+        let daemon = Arc::new(Daemon { board, source });
+        let looking = tokio::spawn(look(Arc::clone(&daemon))).abort_handle();
+        let shared = Arc::new(Shared { guard, face: Face::Dashboard(daemon) });
         let serving = tokio::spawn(accept(listener, shared)).abort_handle();
         Ok(Self { url, tasks: [looking, serving] })
     }
@@ -151,7 +143,60 @@ impl Dashboard {
     }
 }
 
+/// The page of a 360° player, which is open as long as this lives.
+pub struct PlayerPage {
+    url: String,
+    task: AbortHandle,
+}
+
+impl fmt::Debug for PlayerPage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Its address is a secret.
+        f.debug_struct("PlayerPage").finish_non_exhaustive()
+    }
+}
+
+impl Drop for PlayerPage {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl PlayerPage {
+    /// Shows what is on `stage` from now on, in tasks of the present runtime (tokio, with time and IO).
+    ///
+    /// # Errors
+    /// When the address cannot be had, or is reached from other machines and no proxy is named.
+    pub async fn open(settings: &Settings, stage: Arc<Stage>) -> Result<Self, OpenError> {
+        let (listener, guard) = settings.listen(guard::PLAYER).await?;
+        let url = guard.url();
+        let shared = Arc::new(Shared { guard, face: Face::Player(stage) });
+        Ok(Self { url, task: tokio::spawn(accept(listener, shared)).abort_handle() })
+    }
+
+    /// The address of the page, with the token: whoever has it sees the stream.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+}
+
 impl Settings {
+    /// Listens where it is to be.
+    async fn listen(&self, words: Words) -> Result<(TcpListener, Guard), OpenError> {
+        let Self { address, names } = self;
+        self.check()?;
+        let wrong = |source: io::Error| {
+            let remedy = match source.kind() {
+                io::ErrorKind::AddrInUse => "stop the program that has it, or choose another port",
+                _ => "choose an address of this machine, such as 127.0.0.1:9480",
+            };
+            OpenError::Bind { address: *address, source, remedy }
+        };
+        let listener = TcpListener::bind(address).await.map_err(wrong)?;
+        let guard = Guard::new(listener.local_addr().map_err(wrong)?, names, words);
+        Ok((listener, guard.map_err(|_| OpenError::Random)?))
+    }
+
     /// Refuses what cannot be opened, whatever the machine.
     ///
     /// # Errors
@@ -168,12 +213,41 @@ impl Settings {
 /// What all requests need.
 struct Shared {
     guard: Guard,
+    face: Face,
+}
+
+/// What is shown.
+enum Face {
+    Dashboard(Arc<Daemon>),
+    Player(Arc<Stage>),
+}
+
+impl Face {
+    const fn page(&self) -> &'static assets::Asset {
+        match self {
+            Self::Dashboard(_) => &assets::PAGE,
+            Self::Player(_) => &assets::PLAYER,
+        }
+    }
+}
+
+/// A daemon that is looked at.
+struct Daemon {
     board: Arc<Board>,
     source: Arc<dyn Source>,
 }
 
+/// What becomes of a connection besides an answer.
+#[derive(Default)]
+struct Fate {
+    /// It watches until it is dropped.
+    watching: Option<Dropped>,
+    /// It is a WebSocket from now on.
+    opening: Option<Opening>,
+}
+
 /// Looks at the program for ever.
-async fn look(shared: Arc<Shared>) {
+async fn look(shared: Arc<Daemon>) {
     let began = tokio::time::Instant::now();
     let mut rates = Rates::default();
     loop {
@@ -216,45 +290,50 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
 /// Answers one request. A page that watches goes on until it leaves or is dropped; anybody else has
 /// a time to be done in.
 async fn serve(stream: TcpStream, shared: Arc<Shared>) -> hyper::Result<()> {
-    let watching: Arc<Mutex<Option<Dropped>>> = Arc::default();
-    let own = Arc::clone(&watching);
+    let fate: Arc<Mutex<Fate>> = Arc::default();
+    let own = Arc::clone(&fate);
     let service = hyper::service::service_fn(move |request| {
         let (shared, own) = (Arc::clone(&shared), Arc::clone(&own));
         async move { Ok::<_, Infallible>(answer(request, &shared, &own).await) }
     });
     let connection = hyper::server::conn::http1::Builder::new()
-        .keep_alive(false)
         .max_buf_size(MAX_HEAD)
         .timer(TokioTimer::new())
         .header_read_timeout(PATIENCE)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades();
     tokio::select! {
-        ended = connection => ended,
-        () = overdue(&watching) => Ok(()),
+        ended = connection => ended?,
+        () = overdue(&fate) => return Ok(()),
     }
+    let opening = fate.lock().expect("nobody panics with it").opening.take();
+    if let Some(opening) = opening {
+        opening.run().await;
+    }
+    Ok(())
 }
 
 /// Waits until a connection is to be ended.
-async fn overdue(watching: &Mutex<Option<Dropped>>) {
+async fn overdue(fate: &Mutex<Fate>) {
     tokio::time::sleep(PATIENCE).await;
-    let watching = watching.lock().expect("nobody panics with it").take();
+    let watching = fate.lock().expect("nobody panics with it").watching.take();
     if let Some(dropped) = watching {
         // There is no message: it is closed.
         let _ = dropped.await;
     }
 }
 
-async fn answer(
-    request: Request<Incoming>,
-    shared: &Arc<Shared>,
-    watching: &Mutex<Option<Dropped>>,
-) -> Answer {
+async fn answer(request: Request<Incoming>, shared: &Arc<Shared>, fate: &Mutex<Fate>) -> Answer {
     let is_api = request.uri().path().starts_with("/api/");
-    let mut answer = match route(request, shared, watching).await {
+    let mut answer = match route(request, shared, fate).await {
         Ok(answer) => answer,
         Err(refusal) => refuse(&refusal, is_api),
     };
     guard::seal(answer.headers_mut());
+    // A connection is for one request; one that is upgraded is the page's from then on.
+    if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
+        answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
     answer
 }
 
@@ -262,17 +341,17 @@ async fn answer(
 async fn route(
     request: Request<Incoming>,
     shared: &Arc<Shared>,
-    watching: &Mutex<Option<Dropped>>,
+    fate: &Mutex<Fate>,
 ) -> Result<Answer, Refusal> {
     let guard = &shared.guard;
     let (uri, headers) = (request.uri(), request.headers());
     guard.check_host(headers, uri)?;
     let path = uri.path();
     if !path.starts_with("/api/") {
-        let asset = if path == "/" { Some(&assets::PAGE) } else { None };
+        let asset = if path == "/" { Some(shared.face.page()) } else { None };
         let asset = asset.or_else(|| path.strip_prefix("/a/").and_then(assets::find));
         let asset = asset.ok_or_else(|| {
-            Refusal::new(StatusCode::NOT_FOUND, "there is nothing here; the dashboard is at /")
+            Refusal::new(StatusCode::NOT_FOUND, "there is nothing here; the page is at /")
         })?;
         must_read(request.method())?;
         return Ok(full(asset.kind, Bytes::from_static(asset.bytes)));
@@ -287,22 +366,65 @@ async fn route(
     }
     guard.check_session(headers)?;
     must_read(request.method())?;
-    match path {
-        "/api/1/status" => {
-            let connections = listed(uri.query().unwrap_or_default())?;
-            Ok(full(JSON, shared.source.status(connections)))
+    match &shared.face {
+        Face::Dashboard(daemon) => of_daemon(&request, daemon, fate),
+        Face::Player(stage) if path == "/api/1/player" => {
+            // HEAD would change what the connection is (RFC 6455 §4.1).
+            if request.method() != Method::GET {
+                return Err(Refusal::method("GET"));
+            }
+            socket::check(headers, stage)?;
+            guard.check_origin(headers)?;
+            upgrade(request, stage, fate)
         }
-        "/api/1/history" => Ok(full(JSON, shared.board.history())),
+        Face::Player(stage) if path == "/api/1/room" => {
+            socket::check_room(stage)?;
+            let mut answer = full(TEXT, Bytes::new());
+            *answer.status_mut() = StatusCode::NO_CONTENT;
+            answer.headers_mut().remove(CONTENT_TYPE);
+            Ok(answer)
+        }
+        Face::Player(_) => {
+            let text = "there is no such thing; there are session, room and player";
+            Err(Refusal::new(StatusCode::NOT_FOUND, text))
+        }
+    }
+}
+
+/// What is told of a daemon.
+fn of_daemon(
+    request: &Request<Incoming>,
+    daemon: &Arc<Daemon>,
+    fate: &Mutex<Fate>,
+) -> Result<Answer, Refusal> {
+    let query = request.uri().query().unwrap_or_default();
+    match request.uri().path() {
+        "/api/1/status" => Ok(full(JSON, daemon.source.status(listed(query)?))),
+        "/api/1/history" => Ok(full(JSON, daemon.board.history())),
         "/api/1/stream" => {
-            let since = headers.get(LAST_EVENT_ID).and_then(|id| id.to_str().ok());
-            let weave = woven(uri.query().unwrap_or_default())?;
-            watch(shared, since, weave, watching)
+            let since = request.headers().get(LAST_EVENT_ID).and_then(|id| id.to_str().ok());
+            watch(daemon, since, woven(query)?, fate)
         }
         _ => {
             let text = "there is no such thing; there are session, status, history and stream";
             Err(Refusal::new(StatusCode::NOT_FOUND, text))
         }
     }
+}
+
+/// A page that shows a stream from now on.
+fn upgrade(
+    request: Request<Incoming>,
+    stage: &Arc<Stage>,
+    fate: &Mutex<Fate>,
+) -> Result<Answer, Refusal> {
+    let opening = socket::open(request, stage)?;
+    let mut answer = full(TEXT, Bytes::new());
+    *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    answer.headers_mut().remove(CONTENT_TYPE);
+    answer.headers_mut().extend(opening.headers.clone());
+    fate.lock().expect("nobody panics with it").opening = Some(opening);
+    Ok(answer)
 }
 
 /// Refuses a method that does more than read.
@@ -333,16 +455,16 @@ async fn session(request: Request<Incoming>, guard: &Guard) -> Result<Answer, Re
 
 /// A page that watches from now on, and with it the weave of a connection if it wants that.
 fn watch(
-    shared: &Arc<Shared>,
+    shared: &Arc<Daemon>,
     since: Option<&str>,
     weave: Option<u64>,
-    watching: &Mutex<Option<Dropped>>,
+    fate: &Mutex<Fate>,
 ) -> Result<Answer, Refusal> {
     let (mut stream, dropped) = shared.board.watch(since).ok_or_else(|| {
         let text = format!("{VIEWERS} pages watch this daemon already; close one of them");
         Refusal::new(StatusCode::SERVICE_UNAVAILABLE, text)
     })?;
-    *watching.lock().expect("nobody panics with it") = Some(dropped);
+    fate.lock().expect("nobody panics with it").watching = Some(dropped);
     if let Some(connection) = weave {
         tokio::spawn(tell_weave(Arc::clone(shared), connection, stream.weave()));
     }
@@ -353,7 +475,7 @@ fn watch(
 
 /// Tells a page of a connection's weave until the page has left or the connection is over. It is
 /// recorded meanwhile, and not longer.
-async fn tell_weave(shared: Arc<Shared>, connection: u64, page: mpsc::Sender<Bytes>) {
+async fn tell_weave(shared: Arc<Daemon>, connection: u64, page: mpsc::Sender<Bytes>) {
     let mut loom = Loom::new(connection);
     let mut source = shared.source.weave(connection);
     loop {
@@ -424,6 +546,9 @@ fn refuse(refusal: &Refusal, is_api: bool) -> Answer {
     *answer.status_mut() = refusal.status;
     if let Some(allowed) = refusal.allowed {
         answer.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
+    }
+    if let Some(protocol) = refusal.upgrade {
+        answer.headers_mut().insert(UPGRADE, HeaderValue::from_static(protocol));
     }
     answer
 }

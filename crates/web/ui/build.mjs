@@ -28,7 +28,12 @@ const out = process.argv[2];
 await rm(out, { recursive: true, force: true });
 await mkdir(out, { recursive: true });
 await build({
-  entryPoints: { dashboard: "src/dashboard/main.ts", weave: "src/weave/page.ts" },
+  entryPoints: {
+    dashboard: "src/dashboard/main.ts",
+    weave: "src/weave/page.ts",
+    player: "src/player/main.ts",
+    "player-worker": "src/player/worker.ts",
+  },
   outdir: out,
   bundle: true,
   format: "esm",
@@ -45,4 +50,5 @@ await build({
 for (const file of ["index.html", "icon.svg"]) {
   await copyFile(join("src/dashboard", file), join(out, file));
 }
+await copyFile("src/player/index.html", join(out, "player.html"));
 await writeFile(join(out, "licenses.txt"), await licenses());

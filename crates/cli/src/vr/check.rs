@@ -7,6 +7,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use weftline_vr::Ffmpeg;
 use weftline_vr::evaluate::{Check, CheckOptions, Drawn, check};
 
+use super::check_shown;
 use super::evaluate::{load, schemes};
 use super::heads::HeadArgs;
 use super::progress::Progress;
@@ -14,7 +15,8 @@ use super::stop_on_signals;
 use crate::failure::Failure;
 use crate::output;
 
-/// The largest mean gap in dB at which the fast path may stand for the truth.
+/// The largest mean gap in dB at which the fast path may stand for the truth, and what a player says for what
+/// its pages have shown.
 const LIMIT_DB: f64 = 0.3;
 
 /// The ways to draw viewports, and what their pixels are.
@@ -24,7 +26,7 @@ const DRAWN: [(Drawn, &str); 2] = [(Drawn::Nearest, "nearest"), (Drawn::Bilinear
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
     /// Packages, as `vr package` makes them, with their sources beside them
-    #[arg(required = true, value_name = "PACKAGE")]
+    #[arg(required_unless_present = "shown", value_name = "PACKAGE")]
     packages: Vec<PathBuf>,
     /// Where the source is, if not beside the package (for one package)
     #[arg(long, value_name = "FILE")]
@@ -41,15 +43,22 @@ pub(crate) struct CheckArgs {
     /// Width of a viewport's pixel in pixels of the frame
     #[arg(long, value_name = "PIXELS", default_value_t = 1.0)]
     pixel: f64,
+    /// Compare what pages have shown, as `weftline vr play --shown` has written it, with what the player
+    /// says arrived, instead
+    #[arg(long, value_name = "FILE", conflicts_with = "packages")]
+    shown: Option<PathBuf>,
     #[command(flatten)]
     heads: HeadArgs,
-    /// One JSON object per GoP, scheme, rate and viewer on standard output and nothing else
+    /// One JSON object per GoP, scheme, rate and viewer, or per page, on standard output and nothing else
     #[arg(long)]
     json: bool,
 }
 
 /// Checks packages.
 pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
+    if let Some(shown) = &args.shown {
+        return check_shown::run(shown, args.json, LIMIT_DB);
+    }
     let options = CheckOptions {
         gops: args.gops,
         schemes: schemes(&args.scheme)?,

@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod page;
+mod player;
 mod relay;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

@@ -13,7 +13,7 @@ fn ui() -> PathBuf {
 }
 
 /// Whether there is what the test needs: chromium, node, and what npm installs.
-fn can_run() -> bool {
+pub(crate) fn can_run() -> bool {
     let runs = |program: &str, args: &[&str]| {
         let mut command = Command::new(program);
         let status = command.args(args).stdout(Stdio::null()).stderr(Stdio::inherit()).status();
@@ -33,7 +33,32 @@ fn can_run() -> bool {
     false
 }
 
-/// Does what the test in the browser asks for, until it ends, which must be good.
+/// Runs a test in the browser and does what it asks for, until it ends, which must be good. Returns what it
+/// says.
+pub(crate) fn drive(script: &str, url: &str, mut act: impl FnMut(&str)) -> String {
+    let mut command = Command::new("node");
+    command.args(script.split(' ')).arg(url).current_dir(ui());
+    let mut browser = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut answers = browser.stdin.take().unwrap();
+    let mut said = String::new();
+    for line in BufReader::new(browser.stdout.take().unwrap()).lines().map_while(Result::ok) {
+        match line.strip_prefix("do: ") {
+            Some(what) => {
+                act(what);
+                writeln!(answers, "done").unwrap();
+            }
+            None => {
+                said += &line;
+                said.push('\n');
+            }
+        }
+    }
+    let status = browser.wait().unwrap();
+    assert!(status.success(), "{status}\n{said}");
+    assert!(said.contains("all seen"), "{said}");
+    said
+}
+
 #[test]
 fn the_page_shows_what_happens() {
     if !can_run() {
@@ -44,29 +69,14 @@ fn the_page_shows_what_happens() {
     // Between the browser and the dashboard, too, a link can break.
     let link = Relay::to(place.address);
     let url = format!("http://{}/#k={}", link.address(), place.token);
-    let mut command = Command::new("node");
-    command.args(["test/page.mjs", &url]).current_dir(ui());
-    let mut browser = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut answers = browser.stdin.take().unwrap();
-    let mut said = String::new();
-    for line in BufReader::new(browser.stdout.take().unwrap()).lines().map_while(Result::ok) {
-        match line.as_str() {
-            "do: cut path" => world.path.cut(),
-            "do: block path" => world.path.block(),
-            "do: restore path" => world.path.restore(),
-            "do: cut link" => link.cut(),
-            "do: restore link" => link.restore(),
-            "do: restart" => world.restart(),
-            other => {
-                said += other;
-                said.push('\n');
-                continue;
-            }
-        }
-        writeln!(answers, "done").unwrap();
-    }
-    let status = browser.wait().unwrap();
-    assert!(status.success(), "{status}\n{said}");
+    let said = drive("test/page.mjs", &url, |what| match what {
+        "cut path" => world.path.cut(),
+        "block path" => world.path.block(),
+        "restore path" => world.path.restore(),
+        "cut link" => link.cut(),
+        "restore link" => link.restore(),
+        "restart" => world.restart(),
+        other => panic!("{other}"),
+    });
     eprintln!("{said}");
-    assert!(said.contains("all seen"), "{said}");
 }

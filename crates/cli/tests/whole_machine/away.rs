@@ -6,26 +6,11 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::PATIENCE;
 use crate::lanes::{Echo, ask, block_udp};
 use crate::network::{FAR_V4, Network, SERVER, ip, text};
 use crate::site::{FIRST, LONG, Site};
 
 const AWAY: &str = "the server has not answered for 10 s over any link";
-
-/// Waits until the client's status says something.
-#[track_caller]
-fn comes_to_show(net: &Network, what: &str) {
-    let began = Instant::now();
-    loop {
-        let status = text(&net.run(&net.client, &["status"]).stdout);
-        if status.contains(what) {
-            return;
-        }
-        assert!(began.elapsed() < PATIENCE, "{what}: {status}");
-        thread::sleep(Duration::from_millis(20));
-    }
-}
 
 #[test]
 fn without_its_server_a_machine_speaks_for_itself_until_that_is_back() {
@@ -43,7 +28,7 @@ fn without_its_server_a_machine_speaks_for_itself_until_that_is_back() {
     assert_eq!(server.end().0, None);
     up.logs(AWAY);
     assert!(began.elapsed() >= Duration::from_secs(10), "{:?}", began.elapsed());
-    comes_to_show(&net, "weft0: nothing, as the server does not answer");
+    net.comes_to_show("weft0: nothing, as the server does not answer");
     net.comes_to_see(&beyond, "192.168.1.20");
     let rules = text(&net.client.command("ip").arg("rule").output().unwrap().stdout);
     assert!(!rules.contains("30565"), "{rules}");
@@ -52,7 +37,7 @@ fn without_its_server_a_machine_speaks_for_itself_until_that_is_back() {
     up.logs("the server answers again");
     net.comes_to_see(&site, "198.51.100.1");
     assert_eq!(text(&ask(&net, far.address, b"again")), "198.51.100.1 again");
-    comes_to_show(&net, "weft0: all TCP, UDP and ICMP of this machine");
+    net.comes_to_show("weft0: all TCP, UDP and ICMP of this machine");
     // Once more, and down while it is away.
     server.signal("-KILL");
     assert_eq!(server.end().0, None);
@@ -122,7 +107,7 @@ fn a_server_is_missed_where_no_lane_is_up() {
     block_udp(&net, 4433, true);
     let up = net.up(&invite);
     // It has answered once, when nothing was under way.
-    comes_to_show(&net, "weft0: all TCP of this machine");
+    net.comes_to_show("weft0: all TCP of this machine");
     let args = ["--silent", "--max-time", "400", "--noproxy", "*", "--output", "/dev/null"];
     let mut curl = net.client.command("curl");
     let mut curl = curl.args(args).arg(site.url("long")).spawn().unwrap();

@@ -199,8 +199,11 @@ fn a_router_that_gives_another_port_ends_no_lane() {
     let shown = net.run(&net.client, &["status", "--json"]);
     let status: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
     for lane in status["bonds"][0]["lanes"].as_array().unwrap() {
-        assert_eq!(lane["state"], "up", "{status}");
+        // A lane that began anew would have carried half of the talk.
+        assert!(lane["sent_packets"].as_u64().unwrap() > 100, "{status}");
     }
+    // Where the machine stands still for a while a lane is silent for a moment.
+    both_lanes_up(net);
     for one in [up, server] {
         one.signal("-TERM");
         assert_eq!(one.end().0, Some(0));

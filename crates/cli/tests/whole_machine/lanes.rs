@@ -671,20 +671,6 @@ fn without_lanes_tcp_goes_on_alone() {
     );
 }
 
-/// Waits until the client's status says something.
-#[track_caller]
-fn comes_to_show(net: &Network, what: &str) {
-    let began = Instant::now();
-    loop {
-        let status = text(&net.run(&net.client, &["status"]).stdout);
-        if status.contains(what) {
-            return;
-        }
-        assert!(began.elapsed() < PATIENCE, "{what}: {status}");
-        thread::sleep(Duration::from_millis(20));
-    }
-}
-
 /// Drops UDP to the server's port where it comes in, or no more: as a firewall does that lets TCP through.
 pub(crate) fn block_udp(net: &Network, port: u16, is_blocked: bool) {
     let rule = format!("pref 1 ipproto udp dport {port} blackhole");
@@ -725,9 +711,9 @@ fn where_udp_is_blocked_it_goes_past_the_server_until_it_gets_through_again() {
     assert_eq!(text(&net.curl(&site.url("")).stdout), "198.51.100.1", "TCP goes on");
     // The server may have given the session up: another one is agreed on, and does not help.
     up.logs("lanes have to be agreed on again: no link carries UDP");
-    comes_to_show(&net, "weft0: all TCP of this machine");
+    net.comes_to_show("weft0: all TCP of this machine");
     block_udp(&net, 4433, false);
     assert_eq!(text(&ask(&net, far.address, b"again")), "198.51.100.1 again");
     both_lanes_up(&net);
-    comes_to_show(&net, "weft0: all TCP, UDP and ICMP of this machine");
+    net.comes_to_show("weft0: all TCP, UDP and ICMP of this machine");
 }

@@ -239,6 +239,20 @@ impl Network {
         }
     }
 
+    /// Waits until the client's status says something.
+    #[track_caller]
+    pub(crate) fn comes_to_show(&self, what: &str) {
+        let began = Instant::now();
+        loop {
+            let status = text(&self.run(&self.client, &["status"]).stdout);
+            if status.contains(what) {
+                return;
+            }
+            assert!(began.elapsed() < PATIENCE, "{what}: {status}");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// Whatever `up` may change in the client's network.
     pub(crate) fn snapshot(&self) -> String {
         Self::snapshot_of(&self.client)

@@ -1,6 +1,7 @@
 //! What a session refuses from a peer that breaks the protocol, and how it answers.
 
 mod memory;
+mod weave;
 
 use std::collections::VecDeque;
 
@@ -615,25 +616,6 @@ fn a_scheduler_is_asked_again_when_it_said_though_nothing_is_on_its_way() {
             assert!(std::iter::from_fn(|| session.poll_wake()).any(|id| id == PEER));
         }
     }
-}
-
-#[test]
-fn what_a_subflow_that_is_gone_had_is_woven_as_sent_again() {
-    let mut session = session();
-    session.record_weave(Some(100));
-    session.write(&[7; 5000], Instant::ZERO).unwrap();
-    let _ = sent(&mut session, Instant::ZERO);
-    session.subflow_down(PEER, Instant::from_millis(1));
-    // What is new follows it, in the same record.
-    session.write(&[7; 500], Instant::from_millis(2)).unwrap();
-    session.subflow_up(PEER, PathId(1), Instant::from_millis(2)).unwrap();
-    let _ = sent(&mut session, Instant::from_millis(2));
-    let woven = session.weave_sent(Instant::from_millis(3)).unwrap();
-    let seen: Vec<_> =
-        woven.stretches.iter().map(|one| (one.path.0, one.kind, one.range.clone())).collect();
-    let new =
-        [(0, Kind::New, 0..5000), (1, Kind::Reinjection, 0..5000), (1, Kind::New, 5000..5500)];
-    assert_eq!(seen, new);
 }
 
 #[test]

@@ -162,6 +162,8 @@ pub struct Client {
     next_report: Option<Instant>,
     poses: Vec<PoseNotice>,
     last_pose: Orientation,
+    /// The time in the video of the pose before.
+    last_pose_at: Option<Duration>,
     /// What is to be reported: tiles, and whether they were on time.
     arrived: VecDeque<(TileId, bool)>,
     has_end: bool,
@@ -187,6 +189,7 @@ impl Client {
             next_report: None,
             poses: Vec::new(),
             last_pose: Orientation::default(),
+            last_pose_at: None,
             arrived: VecDeque::new(),
             has_end: false,
             is_closed: false,
@@ -251,12 +254,40 @@ impl Client {
         }
     }
 
-    /// The head is turned like this now.
-    pub fn handle_pose(&mut self, orientation: Orientation, now: Instant) {
-        self.last_pose = orientation;
+    /// The head is turned like this now. Returns the GoP that is judged by it, if one is shown.
+    pub fn handle_pose(&mut self, orientation: Orientation, now: Instant) -> Option<u32> {
+        self.tell(orientation, self.position(now), now);
+        self.turn(orientation, now)
+    }
+
+    /// The head was turned like this when the picture of the time `at` in the video was seen, which is
+    /// earlier than the player's own where that is shown elsewhere. One that is not after the pose before
+    /// is not told to the server. The GoP that the player shows now is judged by it, and returned.
+    pub fn handle_pose_at(
+        &mut self,
+        orientation: Orientation,
+        at: Duration,
+        now: Instant,
+    ) -> Option<u32> {
+        let at = self.position(now).map(|position| position.min(at));
+        if self.last_pose_at.is_none_or(|last| at.is_some_and(|at| at > last)) {
+            self.tell(orientation, at, now);
+        }
+        self.turn(orientation, now)
+    }
+
+    /// The head is not known to have moved: the GoP that is shown now is judged by how it was turned last, and
+    /// returned. The server is told nothing.
+    pub fn handle_still(&mut self, now: Instant) -> Option<u32> {
+        self.turn(self.last_pose, now)
+    }
+
+    /// Notes a pose for the next report.
+    fn tell(&mut self, orientation: Orientation, at: Option<Duration>, now: Instant) {
         // While the picture stands still, so does what is predicted of the head.
         let moves = self.playback.moves(now);
-        let Some(at) = self.position(now).filter(|at| moves || at.is_zero()) else { return };
+        let Some(at) = at.filter(|at| moves || at.is_zero()) else { return };
+        self.last_pose_at = Some(at);
         let (yaw, pitch, roll) = orientation.degrees();
         // Between two reports the newest count.
         if self.poses.len() == MAX_POSES {
@@ -264,14 +295,24 @@ impl Client {
         }
         let degrees = [yaw as f32, pitch as f32, roll as f32];
         self.poses.push(PoseNotice { at, degrees });
-        let gop = self.manifest.as_ref().map_or(Duration::MAX, |manifest| manifest.gop);
-        let gop = (at.as_nanos() / gop.as_nanos()) as u32;
-        if moves
-            && let Some(open) = self.open.get_mut(&gop)
-            && open.poses.len() < MAX_KEPT_POSES
-        {
-            open.poses.push(orientation);
+    }
+
+    /// Notes a pose for the judgement of the GoP that is shown now.
+    fn turn(&mut self, orientation: Orientation, now: Instant) -> Option<u32> {
+        self.last_pose = orientation;
+        let at = self.position(now).filter(|_| self.playback.moves(now))?;
+        let gop = (at.as_nanos() / self.manifest.as_ref()?.gop.as_nanos()) as u32;
+        let open = self.open.get_mut(&gop)?;
+        if open.poses.len() == MAX_KEPT_POSES {
+            return None;
         }
+        open.poses.push(orientation);
+        Some(gop)
+    }
+
+    /// How the head is turned.
+    pub fn orientation(&self) -> Orientation {
+        self.last_pose
     }
 
     /// Ends GoPs whose time is over, and reports.
@@ -313,6 +354,21 @@ impl Client {
     /// been announced.
     pub fn position(&self, now: Instant) -> Option<Duration> {
         self.playback.position(now)
+    }
+
+    /// How many GoPs have begun to be shown.
+    pub fn begun(&self) -> u32 {
+        self.playback.begun().min(self.gops())
+    }
+
+    /// Whether the picture moves: it has begun, and does not stand still.
+    pub fn moves(&self, now: Instant) -> bool {
+        self.playback.moves(now)
+    }
+
+    /// How long the picture has stood still since it began, what is under way included.
+    pub fn stalled(&self, now: Instant) -> Duration {
+        self.playback.stalled(now)
     }
 
     /// When the first GoP was shown: the end of the start-up (ITU-T P.1203's initial loading).

@@ -99,6 +99,11 @@ impl Playback {
         self.begun.saturating_sub(1)
     }
 
+    /// GoPs whose time has come, and one more once the last is over.
+    pub(super) const fn begun(&self) -> u32 {
+        self.begun
+    }
+
     /// Whether the last GoP is over.
     pub(super) fn is_over(&self) -> bool {
         self.stream.is_some_and(|(_, gops)| self.begun > gops || gops == 0)

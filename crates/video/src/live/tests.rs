@@ -1,6 +1,8 @@
 //! Streams in memory: a server and a player in virtual time, with a network between them that does
 //! what a test says.
 
+mod pages;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;

@@ -11,7 +11,7 @@ import { createInterface } from "node:readline";
 const url = process.argv[2];
 const origin = new URL(url).origin;
 // Only what hangs takes so long.
-const timeout = 120_000;
+const timeout = 400_000;
 const began = performance.now();
 
 const answers = createInterface({ input: process.stdin })[Symbol.asyncIterator]();

@@ -1,30 +1,12 @@
 // What the page makes of what comes, without a browser: node --test test/unit.mjs
 
-import { build } from "esbuild";
 import assert from "node:assert/strict";
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { test } from "node:test";
 
-/** The exports of modules of the page. */
-async function modules(...names) {
-  const contents = names.map((name) => `export * from "./src/dashboard/${name}.ts";`).join("\n");
-  const directory = await mkdtemp(join(tmpdir(), "weftline-web-"));
-  const outfile = join(directory, "modules.mjs");
-  try {
-    await build({
-      stdin: { contents, resolveDir: ".", loader: "ts" },
-      bundle: true,
-      format: "esm",
-      platform: "node",
-      outfile,
-    });
-    return await import(outfile);
-  } finally {
-    await rm(directory, { recursive: true });
-  }
-}
+import { modules as of } from "./modules.mjs";
+
+/** The exports of modules of the dashboard. */
+const modules = (...names) => of(...names.map((name) => `dashboard/${name}`));
 
 const { messages, Model, ROWS, EVENTS, sum, mean, runs, rates, number, percent, bytes, duration } =
   await modules("api", "model", "states", "tables", "format");

@@ -11,6 +11,8 @@ mod player;
 mod save;
 pub(super) mod serve;
 mod session;
+#[cfg_attr(not(feature = "web"), path = "web_off.rs")]
+mod web;
 
 use std::time::Duration;
 

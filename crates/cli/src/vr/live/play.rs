@@ -16,10 +16,12 @@ use super::link::{Link, Transport, connect_kernel};
 use super::log::{GopLog, Summary};
 use super::player::{Playing, play};
 use super::save::Store;
+use super::web::{self, Web};
 use super::{Clock, heads};
 use crate::congestion;
 use crate::daemon::{end, parse_duration, runtime, warn_plaintext};
 use crate::failure::Failure;
+use crate::ops::DashboardPlace;
 use crate::ops::log::{self, Format};
 use crate::signals::Stop;
 use crate::trust::client_tls;
@@ -64,6 +66,19 @@ pub(crate) struct PlayArgs {
     /// Keep the tiles that arrive, as files like those of a package
     #[arg(long, value_name = "DIR", hide_short_help = true)]
     save: Option<PathBuf>,
+    /// Show the stream to browsers at this address, such as 127.0.0.1:9481, where a viewer looks around
+    ///
+    /// The program prints the address to open, which has a token. The head is that of the first page that
+    /// watches, and --head or --viewer's where there is none. Beyond this machine it is refused without
+    /// --behind-proxy.
+    #[arg(long, value_name = "ADDR")]
+    web: Option<SocketAddr>,
+    /// The name under which a proxy with TLS offers the page, such as weft.example
+    #[arg(long, value_name = "NAME", requires = "web", hide_short_help = true)]
+    behind_proxy: Vec<String>,
+    /// Write what pages have shown, a JSON object for each GoP and page, for `weftline vr check --shown`
+    #[arg(long, value_name = "FILE", requires = "web", hide_short_help = true)]
+    shown: Option<PathBuf>,
     /// One JSON object on standard output and nothing else
     #[arg(long)]
     json: bool,
@@ -132,7 +147,8 @@ pub(crate) fn run(args: &PlayArgs) -> Result<(), Failure> {
         return Err(Failure::wrong_use("--json and --log - both want standard output; leave one"));
     }
     let settings = ClientSettings { fov, ..args.timing()? };
-    let playing = args.playing(grace)?;
+    let place = args.place()?;
+    let mut playing = args.playing(grace)?;
     let carrier = args.carrier(grace)?;
     let transport = match args.transport {
         Transport::Weftline => args.scheduler.clone(),
@@ -142,6 +158,9 @@ pub(crate) fn run(args: &PlayArgs) -> Result<(), Failure> {
     let runtime = runtime()?;
     let played = runtime.block_on(async {
         let stop = Stop::on_signals()?;
+        if let Some(place) = &place {
+            playing.web = Some(args.show(place, fov).await?);
+        }
         // The start-up begins where a viewer's does.
         let clock = Clock::start();
         let link = tokio::select! {
@@ -168,6 +187,30 @@ pub(crate) fn run(args: &PlayArgs) -> Result<(), Failure> {
 }
 
 impl PlayArgs {
+    /// Where browsers are to be shown the stream.
+    ///
+    /// # Errors
+    /// When nothing can be there.
+    fn place(&self) -> Result<Option<DashboardPlace>, Failure> {
+        let names = self.behind_proxy.clone();
+        let place = self.web.map(|address| DashboardPlace { address, names });
+        place.iter().try_for_each(web::check)?;
+        Ok(place)
+    }
+
+    /// Opens the page, and says where it is: on standard output, if that is free.
+    async fn show(&self, place: &DashboardPlace, fov: FieldOfView) -> Result<Web, Failure> {
+        let web = Web::open(place, self.shown.as_deref(), fov).await?;
+        let url = web.url();
+        let is_taken = self.json || self.log.as_ref().is_some_and(|path| path.as_os_str() == "-");
+        match is_taken {
+            // The log may be kept elsewhere, and be read by others: the address has the token.
+            true => output::tell(format_args!("player {url}")),
+            false => output::print(&format!("player {url}\n"))?,
+        }
+        Ok(web)
+    }
+
     /// When GoPs are shown.
     fn timing(&self) -> Result<ClientSettings, Failure> {
         let [least, most] = BUFFERS;
@@ -208,6 +251,7 @@ impl PlayArgs {
             store: store.map_err(Failure::failed)?,
             names,
             patience,
+            web: None,
         })
     }
 

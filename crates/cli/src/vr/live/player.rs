@@ -7,12 +7,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use weftline::Control;
 use weftline_core::Instant;
+use weftline_video::geometry::Orientation;
 use weftline_video::head::Trace;
 use weftline_video::live::{Client, GopReport, Handled, LiveError};
 
 use super::link::{Link, Received};
 use super::log::{Around, GopLog, Summary};
 use super::save::Store;
+use super::web::Web;
 use super::{Clock, path_event, ticks};
 
 /// What a player plays with.
@@ -25,7 +27,12 @@ pub(super) struct Playing {
     pub(super) names: Vec<String>,
     /// How long the server may be silent, besides the length of its GoPs.
     pub(super) patience: Duration,
+    /// The browsers that show it, too.
+    pub(super) web: Option<Web>,
 }
+
+/// So many looks at the paths' counters are one sample for browsers.
+const SAMPLE: u32 = 10;
 
 /// Plays a stream to its end. Whatever happens, the summary says how far it came.
 pub(super) async fn play(
@@ -44,11 +51,17 @@ pub(super) async fn play(
         counted: vec![0; playing.names.len()],
         heard: clock.now(),
         received: 0,
+        looks: 0,
+        sampled: Vec::new(),
         playing,
         summary,
     };
     let played = player.run(link, stop).await;
     player.count_paths();
+    if let Some(web) = &mut player.playing.web {
+        let written = web.finish(played.as_ref().err().map(String::as_str)).await;
+        return played.and(written);
+    }
     played
 }
 
@@ -64,6 +77,9 @@ struct Player<'a> {
     heard: Instant,
     /// Bytes of messages.
     received: u64,
+    /// How often the counters were looked at, and what they were at the sample before, and when.
+    looks: u32,
+    sampled: Vec<(u64, Instant)>,
     summary: &'a mut Summary,
 }
 
@@ -101,12 +117,16 @@ impl Player<'_> {
                 () = self.clock.until(self.client.poll_timeout()) => {
                     self.look();
                     self.client.handle_timeout(self.clock.now());
+                    self.follow();
                 }
                 () = self.clock.until(self.silence(closed)) => {
                     let silent = self.playing.patience;
                     return Err(self.lost(&format!("nothing came for {silent:?}")));
                 }
-                _ = ticks.tick() => self.look(),
+                _ = ticks.tick() => {
+                    self.look();
+                    self.show()?;
+                }
                 event = path_event(&mut events) => tracing::info!("{event}"),
                 () = &mut stop => return Err(self.lost("it was told to stop")),
             }
@@ -146,7 +166,11 @@ impl Player<'_> {
         let now = self.clock.now();
         let had_manifest = self.client.manifest().is_some();
         match self.client.handle_message(message, now) {
-            Ok(Handled::Control) => {}
+            Ok(Handled::Control) => {
+                if let Some(web) = &mut self.playing.web {
+                    web.message(message);
+                }
+            }
             Ok(Handled::Tile { tile, is_genuine: false, .. }) => {
                 let id = tile.id;
                 if id.is_sound() {
@@ -163,7 +187,10 @@ impl Player<'_> {
                     id.qp
                 );
             }
-            Ok(Handled::Tile { tile, .. }) => {
+            Ok(Handled::Tile { tile, on_time, .. }) => {
+                if let Some(web) = &mut self.playing.web {
+                    web.tile(&tile, on_time);
+                }
                 if let Some(store) = &mut self.playing.store
                     && let Some(stream) = self.client.manifest()
                 {
@@ -173,6 +200,7 @@ impl Player<'_> {
             Err(error @ LiveError::Refused(_)) if !had_manifest => return Err(error.to_string()),
             Err(error) => return Err(self.lost(&error.to_string())),
         }
+        self.follow();
         if !had_manifest && let Some(manifest) = self.client.manifest() {
             let length = manifest.gop * manifest.gops;
             self.summary.gops[0] = manifest.gops;
@@ -200,13 +228,54 @@ impl Player<'_> {
         Ok(())
     }
 
-    /// Turns the head to where it is now.
+    /// Turns the head to where it is now: where a viewer looks, else as the trace says.
     fn look(&mut self) {
         let now = self.clock.now();
-        if let Some(trace) = &self.trace {
+        let pose = self.playing.web.as_ref().and_then(Web::pose);
+        let judged = if let Some(pose) = pose {
+            let [yaw, pitch, roll] = pose.degrees.map(f64::from);
+            let orientation = Orientation::from_degrees(yaw, pitch, roll);
+            self.client.handle_pose_at(orientation, pose.at, now)
+        } else if self.playing.web.as_ref().is_some_and(Web::is_watched) {
+            // One that has just come will say where it looks.
+            self.client.handle_still(now)
+        } else if let Some(trace) = &self.trace {
             let at = self.client.position(now).unwrap_or(Duration::ZERO);
-            self.client.handle_pose(trace.at(at), now);
+            self.client.handle_pose(trace.at(at), now)
+        } else {
+            None
+        };
+        if let (Some(web), Some(gop)) = (&mut self.playing.web, judged) {
+            web.looked(gop, self.client.orientation());
         }
+    }
+
+    /// Tells browsers what is shown now.
+    fn follow(&mut self) {
+        let now = self.clock.now();
+        if let Some(web) = &mut self.playing.web {
+            web.follow(&self.client, now);
+        }
+    }
+
+    /// Tells browsers what the paths bring, and hears what they have shown.
+    fn show(&mut self) -> Result<(), String> {
+        self.follow();
+        self.looks += 1;
+        if self.playing.web.is_some() && self.looks.is_multiple_of(SAMPLE) {
+            let (paths, now) = (self.paths(), self.clock.now());
+            self.sampled.resize(paths.len(), (0, now));
+            let rate = |((name, bytes, up), before): ((String, u64, bool), &mut (u64, Instant))| {
+                let (then, since) = std::mem::replace(before, (bytes, now));
+                let seconds = now.since(since).as_secs_f64().max(1e-3);
+                (name, (bytes - then.min(bytes)) as f64 * 8e-6 / seconds, up)
+            };
+            let rates: Vec<_> = paths.into_iter().zip(&mut self.sampled).map(rate).collect();
+            if let Some(web) = &self.playing.web {
+                web.sample(&rates);
+            }
+        }
+        self.playing.web.as_mut().map_or(Ok(()), Web::note_shown)
     }
 
     /// How it ended, with how far it came.
@@ -220,6 +289,9 @@ impl Player<'_> {
     fn log(&mut self, report: &GopReport) -> Result<(), String> {
         self.summary.add(report);
         self.summary.first_shown = self.client.first_shown();
+        if let Some(web) = &mut self.playing.web {
+            web.report(report, self.client.orientation());
+        }
         let around = self.around();
         match &mut self.playing.log {
             Some(log) => log.gop(report, &around),

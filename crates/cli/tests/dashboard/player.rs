@@ -1,0 +1,151 @@
+//! `vr play --web` in a browser: crates/web/ui/test/player.mjs, which says what is to be done to the stream.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::common::vr::ffmpeg;
+use crate::common::{Daemon, PATIENCE, weftline};
+use crate::page::{can_run, drive};
+use crate::relay::Relay;
+
+/// A package of two seconds of four by two tiles.
+fn package(dir: &Path) -> PathBuf {
+    let (scene, package) = (dir.join("scene.y4m"), dir.join("package"));
+    let run = |args: &str, file: &Path, out: &Path| {
+        let mut command = weftline(&["vr"]);
+        command.args(args.split(' ')).arg(file).arg("-o").arg(out);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    run("synth --size 384x192 --fps 12 --seconds 2", Path::new("rink"), &scene);
+    run("package --gop 0.5 --grid 4x2 --qp 22,30,42 --preset veryfast", &scene, &package);
+    package
+}
+
+/// Does what the test in the browser asks for, until it ends, which must be good; then looks at what the
+/// page has told.
+fn play(script: &str, timing: &[&str]) {
+    if !ffmpeg() || !can_run() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let package = package(dir.path());
+    let package = package.to_str().unwrap();
+    let args = ["vr", "serve", package, "--listen", "127.0.0.1:0", "--insecure-plaintext"];
+    // It lasts longer than any browser takes.
+    let mut server = Daemon::start(&[&args[..], &["--gops", "4000"]].concat());
+    let address = server.listening();
+    let path = Relay::to(address);
+    let shown = dir.path().join("shown.jsonl");
+    let (address, through) = (address.to_string(), path.address().to_string());
+    let args = ["vr", "play", "--server", &address, &through, "--insecure-plaintext"];
+    // Not all tiles can be fine.
+    let paths = ["--path", "one=127.0.0.1,cap=100kbps", "two=127.0.0.2,cap=100kbps"];
+    let web = ["--web", "127.0.0.1:0", "--shown", shown.to_str().unwrap()];
+    let mut player = Daemon::start(&[&args[..], &paths, &web, timing].concat());
+    let url = player.says("player");
+    let mut server = Some(server);
+    let said = drive(script, &url, |what| match what {
+        "cut path" => path.cut(),
+        "restore path" => path.restore(),
+        "wait for what was shown" => until_told(&shown),
+        "stop server" => server.as_ref().unwrap().signal("-TERM"),
+        other => panic!("{other}"),
+    });
+    eprintln!("{said}");
+    drop(server.take());
+    let (status, _) = player.end();
+    assert_eq!(status, Some(1), "the stream broke off");
+    check_shown(&shown);
+}
+
+#[test]
+fn the_player_shows_what_arrives() {
+    play("test/player.mjs", &["--buffer", "600ms"]);
+}
+
+/// Six GoPs wait before they are shown, and the picture stands still where they are late.
+#[test]
+fn a_long_buffer_and_stalls_lose_nothing() {
+    play("test/player.mjs --brief", &["--buffer", "3s", "--rebuffer", "1s"]);
+}
+
+#[test]
+fn where_a_page_cannot_be_is_said() {
+    let base = ["vr", "play", "--server", "127.0.0.1:1", "--path", "a=127.0.0.1"];
+    let base = [&base[..], &["--insecure-plaintext"]].concat();
+    let said = |options: &[&str]| {
+        let output = weftline(&[&base[..], options].concat()).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (status, text) = said(&["--web", "0.0.0.0:0"]);
+    assert!(status == Some(2) && text.contains("--behind-proxy NAME"), "{status:?} {text}");
+    let (status, text) = said(&["--web", "127.0.0.1:0", "--behind-proxy", "http://weft.example"]);
+    assert!(status == Some(2) && text.contains("no host's name"), "{status:?} {text}");
+    let (status, text) = said(&["--shown", "log.jsonl"]);
+    assert!(status == Some(2) && text.contains("--web"), "{status:?} {text}");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let (status, text) = said(&["--web", &taken.local_addr().unwrap().to_string()]);
+    assert!(status == Some(1) && text.contains("choose another port"), "{status:?} {text}");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("none/shown.jsonl");
+    let (status, text) = said(&["--web", "127.0.0.1:0", "--shown", file.to_str().unwrap()]);
+    assert!(status == Some(1) && text.contains("--shown: cannot write"), "{status:?} {text}");
+}
+
+/// Waits until two pages have told, ten times in all of a GoP of which they were sent all, and one has shown a
+/// tile as it arrived: the lines of the log by which [`check_shown`] judges come when they come.
+fn until_told(shown: &Path) {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let text = fs::read_to_string(shown).unwrap();
+        // The last may not be whole.
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        let (mut pages, mut sent, mut as_said) = (BTreeSet::new(), 0, false);
+        for line in whole.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()) {
+            pages.insert(line["page"].as_u64().unwrap());
+            sent += u32::from(line["unsent"] == 0);
+            let [model, seen, missed] = ["model", "shown", "missed"].map(|key| &line[key]);
+            as_said |= (0..8)
+                .any(|tile| model[tile].is_u64() && model[tile] == seen[tile] && missed[tile] == 0);
+        }
+        if pages.len() >= 2 && sent >= 10 && as_said {
+            return;
+        }
+        assert!(Instant::now() < end, "{pages:?} have told, of {sent} GoPs all:\n{text}");
+        sleep(Duration::from_millis(50));
+    }
+}
+
+/// Each page has shown what arrived in time: but for what its decoders had no time for.
+fn check_shown(shown: &Path) {
+    let text = fs::read_to_string(shown).unwrap();
+    let (mut pages, mut exact) = (BTreeSet::new(), 0);
+    for line in text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()) {
+        // What was there when a GoP began depends on no machine.
+        if line["unsent"] == 0 {
+            assert_eq!(line["had"], line["model"], "{line}");
+        }
+        pages.insert(line["page"].as_u64().unwrap());
+        assert_eq!(line["shown"].as_array().unwrap().len(), 8, "{line}");
+        exact += u32::from(line["had"] == line["model"]);
+    }
+    assert!(pages.len() >= 2, "two pages have watched: {pages:?}");
+    assert!(exact >= 10, "{exact} GoPs were there as they arrived:\n{text}");
+    let checked = weftline(&["vr", "check", "--json", "--shown"]).arg(shown).output().unwrap();
+    let said = String::from_utf8_lossy(&checked.stdout);
+    assert!(checked.status.success(), "{said}{}", String::from_utf8_lossy(&checked.stderr));
+    let mut as_said = 0;
+    for line in said.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()) {
+        assert_eq!(line["other"], 0, "{line}");
+        assert_eq!(line["lost"], 0, "{line}");
+        as_said += line["as_said"].as_u64().unwrap();
+    }
+    assert!(as_said > 0, "no tile was shown as it arrived: {said}");
+    eprintln!("{said}");
+}

@@ -1,0 +1,249 @@
+// Built by scripts/web; licences of what is built in: /a/licenses.txt
+var t=globalThis,i=t2=>t2,s=t.trustedTypes,e=s?s.createPolicy("lit-html",{createHTML:t2=>t2}):void 0,h="$lit$",o=`lit$${Math.
+random().toFixed(9).slice(2)}$`,n="?"+o,r=`<${n}>`,l=document,c=()=>l.createComment(""),a=t2=>t2===null||typeof t2!="obj\
+ect"&&typeof t2!="function",u=Array.isArray,d=t2=>u(t2)||typeof t2?.[Symbol.iterator]=="function",f=`[ 	
+\f\r]`,v=/<(?:(!--|\/[^a-zA-Z])|(\/?[a-zA-Z][^>\s]*)|(\/?$))/g,_=/-->/g,m=/>/g,p=RegExp(`>|${f}(?:([^\\s"'>=/]+)(${f}*=${f}\
+*(?:[^ 	
+\f\r"'\`<>=]|("|')|))|$)`,"g"),g=/'/g,$=/"/g,y=/^(?:script|style|textarea|title)$/i,x=t2=>(i2,...s2)=>({_$litType$:t2,strings:i2,
+values:s2}),b=x(1),w=x(2),T=x(3),E=Symbol.for("lit-noChange"),A=Symbol.for("lit-nothing"),C=new WeakMap,P=l.createTreeWalker(
+l,129);function V(t2,i2){if(!u(t2)||!t2.hasOwnProperty("raw"))throw Error("invalid template strings array");return e!==void 0?
+e.createHTML(i2):i2}var N=(t2,i2)=>{let s2=t2.length-1,e2=[],n2,l2=i2===2?"<svg>":i2===3?"<math>":"",c2=v;for(let i3=0;i3<
+s2;i3++){let s3=t2[i3],a2,u2,d2=-1,f2=0;for(;f2<s3.length&&(c2.lastIndex=f2,u2=c2.exec(s3),u2!==null);)f2=c2.lastIndex,c2===
+v?u2[1]==="!--"?c2=_:u2[1]!==void 0?c2=m:u2[2]!==void 0?(y.test(u2[2])&&(n2=RegExp("</"+u2[2],"g")),c2=p):u2[3]!==void 0&&
+(c2=p):c2===p?u2[0]===">"?(c2=n2??v,d2=-1):u2[1]===void 0?d2=-2:(d2=c2.lastIndex-u2[2].length,a2=u2[1],c2=u2[3]===void 0?
+p:u2[3]==='"'?$:g):c2===$||c2===g?c2=p:c2===_||c2===m?c2=v:(c2=p,n2=void 0);let x2=c2===p&&t2[i3+1].startsWith("/>")?" ":
+"";l2+=c2===v?s3+r:d2>=0?(e2.push(a2),s3.slice(0,d2)+h+s3.slice(d2)+o+x2):s3+o+(d2===-2?i3:x2)}return[V(t2,l2+(t2[s2]||"\
+<?>")+(i2===2?"</svg>":i2===3?"</math>":"")),e2]},S=class _S{constructor({strings:t2,_$litType$:i2},e2){let r2;this.parts=
+[];let l2=0,a2=0,u2=t2.length-1,d2=this.parts,[f2,v2]=N(t2,i2);if(this.el=_S.createElement(f2,e2),P.currentNode=this.el.
+content,i2===2||i2===3){let t3=this.el.content.firstChild;t3.replaceWith(...t3.childNodes)}for(;(r2=P.nextNode())!==null&&
+d2.length<u2;){if(r2.nodeType===1){if(r2.hasAttributes())for(let t3 of r2.getAttributeNames())if(t3.endsWith(h)){let i3=v2[a2++],
+s2=r2.getAttribute(t3).split(o),e3=/([.?@])?(.*)/.exec(i3);d2.push({type:1,index:l2,name:e3[2],strings:s2,ctor:e3[1]==="\
+."?I:e3[1]==="?"?L:e3[1]==="@"?z:H}),r2.removeAttribute(t3)}else t3.startsWith(o)&&(d2.push({type:6,index:l2}),r2.removeAttribute(
+t3));if(y.test(r2.tagName)){let t3=r2.textContent.split(o),i3=t3.length-1;if(i3>0){r2.textContent=s?s.emptyScript:"";for(let s2=0;s2<
+i3;s2++)r2.append(t3[s2],c()),P.nextNode(),d2.push({type:2,index:++l2});r2.append(t3[i3],c())}}}else if(r2.nodeType===8)
+if(r2.data===n)d2.push({type:2,index:l2});else{let t3=-1;for(;(t3=r2.data.indexOf(o,t3+1))!==-1;)d2.push({type:7,index:l2}),
+t3+=o.length-1}l2++}}static createElement(t2,i2){let s2=l.createElement("template");return s2.innerHTML=t2,s2}};function M(t2,i2,s2=t2,e2){
+if(i2===E)return i2;let h2=e2!==void 0?s2._$Co?.[e2]:s2._$Cl,o2=a(i2)?void 0:i2._$litDirective$;return h2?.constructor!==
+o2&&(h2?._$AO?.(!1),o2===void 0?h2=void 0:(h2=new o2(t2),h2._$AT(t2,s2,e2)),e2!==void 0?(s2._$Co??=[])[e2]=h2:s2._$Cl=h2),
+h2!==void 0&&(i2=M(t2,h2._$AS(t2,i2.values),h2,e2)),i2}var R=class{constructor(t2,i2){this._$AV=[],this._$AN=void 0,this.
+_$AD=t2,this._$AM=i2}get parentNode(){return this._$AM.parentNode}get _$AU(){return this._$AM._$AU}u(t2){let{el:{content:i2},
+parts:s2}=this._$AD,e2=(t2?.creationScope??l).importNode(i2,!0);P.currentNode=e2;let h2=P.nextNode(),o2=0,n2=0,r2=s2[0];
+for(;r2!==void 0;){if(o2===r2.index){let i3;r2.type===2?i3=new k(h2,h2.nextSibling,this,t2):r2.type===1?i3=new r2.ctor(h2,
+r2.name,r2.strings,this,t2):r2.type===6&&(i3=new Z(h2,this,t2)),this._$AV.push(i3),r2=s2[++n2]}o2!==r2?.index&&(h2=P.nextNode(),
+o2++)}return P.currentNode=l,e2}p(t2){let i2=0;for(let s2 of this._$AV)s2!==void 0&&(s2.strings!==void 0?(s2._$AI(t2,s2,
+i2),i2+=s2.strings.length-2):s2._$AI(t2[i2])),i2++}},k=class _k{get _$AU(){return this._$AM?._$AU??this._$Cv}constructor(t2,i2,s2,e2){
+this.type=2,this._$AH=A,this._$AN=void 0,this._$AA=t2,this._$AB=i2,this._$AM=s2,this.options=e2,this._$Cv=e2?.isConnected??
+!0}get parentNode(){let t2=this._$AA.parentNode,i2=this._$AM;return i2!==void 0&&t2?.nodeType===11&&(t2=i2.parentNode),t2}get startNode(){
+return this._$AA}get endNode(){return this._$AB}_$AI(t2,i2=this){t2=M(this,t2,i2),a(t2)?t2===A||t2==null||t2===""?(this.
+_$AH!==A&&this._$AR(),this._$AH=A):t2!==this._$AH&&t2!==E&&this._(t2):t2._$litType$!==void 0?this.$(t2):t2.nodeType!==void 0?
+this.T(t2):d(t2)?this.k(t2):this._(t2)}O(t2){return this._$AA.parentNode.insertBefore(t2,this._$AB)}T(t2){this._$AH!==t2&&
+(this._$AR(),this._$AH=this.O(t2))}_(t2){this._$AH!==A&&a(this._$AH)?this._$AA.nextSibling.data=t2:this.T(l.createTextNode(
+t2)),this._$AH=t2}$(t2){let{values:i2,_$litType$:s2}=t2,e2=typeof s2=="number"?this._$AC(t2):(s2.el===void 0&&(s2.el=S.createElement(
+V(s2.h,s2.h[0]),this.options)),s2);if(this._$AH?._$AD===e2)this._$AH.p(i2);else{let t3=new R(e2,this),s3=t3.u(this.options);
+t3.p(i2),this.T(s3),this._$AH=t3}}_$AC(t2){let i2=C.get(t2.strings);return i2===void 0&&C.set(t2.strings,i2=new S(t2)),i2}k(t2){
+u(this._$AH)||(this._$AH=[],this._$AR());let i2=this._$AH,s2,e2=0;for(let h2 of t2)e2===i2.length?i2.push(s2=new _k(this.
+O(c()),this.O(c()),this,this.options)):s2=i2[e2],s2._$AI(h2),e2++;e2<i2.length&&(this._$AR(s2&&s2._$AB.nextSibling,e2),i2.
+length=e2)}_$AR(t2=this._$AA.nextSibling,s2){for(this._$AP?.(!1,!0,s2);t2!==this._$AB;){let s3=i(t2).nextSibling;i(t2).remove(),
+t2=s3}}setConnected(t2){this._$AM===void 0&&(this._$Cv=t2,this._$AP?.(t2))}},H=class{get tagName(){return this.element.tagName}get _$AU(){
+return this._$AM._$AU}constructor(t2,i2,s2,e2,h2){this.type=1,this._$AH=A,this._$AN=void 0,this.element=t2,this.name=i2,
+this._$AM=e2,this.options=h2,s2.length>2||s2[0]!==""||s2[1]!==""?(this._$AH=Array(s2.length-1).fill(new String),this.strings=
+s2):this._$AH=A}_$AI(t2,i2=this,s2,e2){let h2=this.strings,o2=!1;if(h2===void 0)t2=M(this,t2,i2,0),o2=!a(t2)||t2!==this.
+_$AH&&t2!==E,o2&&(this._$AH=t2);else{let e3=t2,n2,r2;for(t2=h2[0],n2=0;n2<h2.length-1;n2++)r2=M(this,e3[s2+n2],i2,n2),r2===
+E&&(r2=this._$AH[n2]),o2||=!a(r2)||r2!==this._$AH[n2],r2===A?t2=A:t2!==A&&(t2+=(r2??"")+h2[n2+1]),this._$AH[n2]=r2}o2&&!e2&&
+this.j(t2)}j(t2){t2===A?this.element.removeAttribute(this.name):this.element.setAttribute(this.name,t2??"")}},I=class extends H{constructor(){
+super(...arguments),this.type=3}j(t2){this.element[this.name]=t2===A?void 0:t2}},L=class extends H{constructor(){super(...arguments),
+this.type=4}j(t2){this.element.toggleAttribute(this.name,!!t2&&t2!==A)}},z=class extends H{constructor(t2,i2,s2,e2,h2){super(
+t2,i2,s2,e2,h2),this.type=5}_$AI(t2,i2=this){if((t2=M(this,t2,i2,0)??A)===E)return;let s2=this._$AH,e2=t2===A&&s2!==A||t2.
+capture!==s2.capture||t2.once!==s2.once||t2.passive!==s2.passive,h2=t2!==A&&(s2===A||e2);e2&&this.element.removeEventListener(
+this.name,this,s2),h2&&this.element.addEventListener(this.name,this,t2),this._$AH=t2}handleEvent(t2){typeof this._$AH=="\
+function"?this._$AH.call(this.options?.host??this.element,t2):this._$AH.handleEvent(t2)}},Z=class{constructor(t2,i2,s2){
+this.element=t2,this.type=6,this._$AN=void 0,this._$AM=i2,this.options=s2}get _$AU(){return this._$AM._$AU}_$AI(t2){M(this,
+t2)}};var B=t.litHtmlPolyfillSupport;B?.(S,k),(t.litHtmlVersions??=[]).push("3.3.3");var D=(t2,i2,s2)=>{let e2=s2?.renderBefore??
+i2,h2=e2._$litPart$;if(h2===void 0){let t3=s2?.renderBefore??null;e2._$litPart$=h2=new k(i2.insertBefore(c(),t3),t3,void 0,
+s2??{})}return h2._$AI(t2),h2};var Refused=class extends Error{constructor(status,reason){super(reason);this.status=status}status};var PATIENCE=1e4;async function ask(path,options={}){let answer=await fetch(path,{cache:"no-store",credentials:"same-ori\
+gin",...options});if(answer.ok)return answer;let said=await answer.text(),reason=said.trim();try{reason=JSON.parse(said).
+error}catch{}throw new Refused(answer.status,reason||`HTTP ${answer.status}`)}async function begin(){let token=new URLSearchParams(location.hash.slice(1)).get("k");if(!token)return;history.replaceState(
+null,"",location.pathname);let body=JSON.stringify({token}),signal=AbortSignal.timeout(PATIENCE);await(await ask("/api/1\
+/session",{method:"POST",body,signal})).text()}var now=()=>performance.timeOrigin+performance.now();function times(a2,b2){return[a2[0]*b2[0]-a2[1]*b2[1]-a2[2]*b2[2]-a2[3]*b2[3],a2[0]*b2[1]+a2[1]*b2[0]+a2[2]*b2[3]-a2[3]*b2[2],
+a2[0]*b2[2]+a2[2]*b2[0]+a2[3]*b2[1]-a2[1]*b2[3],a2[0]*b2[3]+a2[3]*b2[0]+a2[1]*b2[2]-a2[2]*b2[1]]}var radians=degrees=>degrees*
+Math.PI/180;function matrix({yaw,pitch,roll}){let half=degrees=>[Math.sin(radians(degrees)/2),Math.cos(radians(degrees)/
+2)],[[sy,cy],[sp,cp],[sr,cr]]=[half(yaw),half(pitch),half(roll)],[w2,x2,y2,z2]=times(times([cy,0,0,-sy],[cp,0,-sp,0]),[cr,
+sr,0,0]);return[1-2*(y2*y2+z2*z2),2*(x2*y2-w2*z2),2*(x2*z2+w2*y2),2*(x2*y2+w2*z2),1-2*(x2*x2+z2*z2),2*(y2*z2-w2*x2),2*(x2*
+z2-w2*y2),2*(y2*z2+w2*x2),1-2*(x2*x2+y2*y2)]}var WIDEST=100;function halves(fov,width,height){let half=Math.tan(fov*Math.PI/360);return width>=height?[half,half*height/
+width]:[half*width/height,half]}function planes(width,height){let[luma,chroma]=[width*height,width*height/4],cb=luma+width,cr=cb+chroma+width/2;return{width,
+height,cb,cr,bytes:cr+chroma+width/2}}var VERTICES=`#version 300 es
+void main() {
+  vec2 at = vec2((gl_VertexID << 1) & 2, gl_VertexID & 2);
+  gl_Position = vec4(at * 2.0 - 1.0, 0.0, 1.0);
+}`,PIXELS=`#version 300 es
+precision highp float;
+uniform sampler2D luma, cb, cr, states;
+uniform mat3 head, matrix;
+uniform vec3 offset;
+uniform vec2 size, halves;
+uniform float marks;
+out vec4 colour;
+const float PI = 3.14159265358979;
+void main() {
+  vec2 at = (gl_FragCoord.xy / size * 2.0 - 1.0) * halves;
+  vec3 ray = normalize(head * vec3(1.0, -at.x, at.y));
+  vec2 place = vec2(atan(-ray.y, ray.x) / (2.0 * PI) + 0.5, 0.5 - asin(clamp(ray.z, -1.0, 1.0)) / PI);
+  vec3 coded = vec3(texture(luma, place).r, texture(cb, place).r, texture(cr, place).r);
+  vec3 seen = clamp(matrix * (coded - offset), 0.0, 1.0);
+  if (marks > 0.0) {
+    ivec2 tiles = textureSize(states, 0);
+    vec2 within = place * vec2(tiles);
+    vec4 state = texelFetch(states, min(ivec2(within), tiles - 1), 0);
+    // What is late has stripes besides its colour.
+    float stripe = step(0.5, fract((gl_FragCoord.x + gl_FragCoord.y) / 12.0));
+    float share = state.a * (state.b > 0.9 ? 0.35 + 0.4 * stripe : 1.0);
+    // From green over yellow to magenta.
+    vec3 rank = vec3(min(vec2(1.0), 2.0 * state.rg), max(0.0, 1.6 * state.r - 0.8));
+    seen = mix(seen, state.b > 0.9 ? vec3(0.75, 0.1, 0.1) : rank, share);
+    // Lines of one pixel or two between tiles.
+    vec2 near = abs(fract(within + 0.5) - 0.5) / max(fwidth(within), vec2(1e-6));
+    if (min(near.x, near.y) < 0.8) seen = mix(seen, vec3(1.0), 0.6);
+  }
+  colour = vec4(seen, 1.0);
+}`,Screen=class{constructor(canvas2){this.canvas=canvas2;let gl=canvas2.getContext("webgl2",{antialias:!1,alpha:!1});if(!gl)
+throw new Error("WebGL 2 is not to be had");this.gl=gl,this.prepare(),canvas2.addEventListener("webglcontextlost",event=>{
+event.preventDefault(),this.lost=!0}),canvas2.addEventListener("webglcontextrestored",()=>{this.lost=!1,this.prepare(),this.
+manifest&&this.start(this.manifest),this.mark(this.states)})}canvas;gl;uniforms={};textures=[];manifest=null;planes=planes(
+2,2);grey=[];colour={matrix:"bt709",full:!1};states=[];lost=!1;prepare(){let{gl}=this,program=gl.createProgram();for(let[
+kind,text]of[[gl.VERTEX_SHADER,VERTICES],[gl.FRAGMENT_SHADER,PIXELS]]){let shader=gl.createShader(kind);shader&&(gl.shaderSource(
+shader,text),gl.compileShader(shader),gl.attachShader(program,shader))}if(gl.linkProgram(program),!gl.isContextLost()&&!gl.
+getProgramParameter(program,gl.LINK_STATUS))throw new Error(`the shader: ${gl.getProgramInfoLog(program)}`);gl.useProgram(
+program);for(let[unit,name]of["luma","cb","cr","states"].entries())gl.uniform1i(gl.getUniformLocation(program,name),unit);
+for(let name of["head","matrix","offset","size","halves","marks"])this.uniforms[name]=gl.getUniformLocation(program,name);
+gl.pixelStorei(gl.UNPACK_ALIGNMENT,1),this.textures=[],this.paintColours()}start(manifest){let{gl}=this,{width,height,columns,
+rows:rows2}=manifest;if(this.manifest=manifest,this.lost||gl.isContextLost())return;let most=gl.getParameter(gl.MAX_TEXTURE_SIZE);
+if(Math.max(width,height)>most)throw this.manifest=null,new Error(`pictures of ${width}x${height} are larger than this m\
+achine can draw (${most}x${most})`);this.planes=planes(width,height);for(let texture of this.textures)gl.deleteTexture(texture);
+let sizes=[[width,height],[width/2,height/2],[width/2,height/2],[columns,rows2]];this.textures=sizes.map(([wide,high],unit)=>{
+let texture=gl.createTexture();gl.activeTexture(gl.TEXTURE0+unit),gl.bindTexture(gl.TEXTURE_2D,texture);let states=unit===
+3;gl.texStorage2D(gl.TEXTURE_2D,1,states?gl.RGBA8:gl.R8,wide,high);let filter=states?gl.NEAREST:gl.LINEAR;return gl.texParameteri(
+gl.TEXTURE_2D,gl.TEXTURE_MIN_FILTER,filter),gl.texParameteri(gl.TEXTURE_2D,gl.TEXTURE_MAG_FILTER,filter),gl.texParameteri(
+gl.TEXTURE_2D,gl.TEXTURE_WRAP_S,states?gl.CLAMP_TO_EDGE:gl.REPEAT),gl.texParameteri(gl.TEXTURE_2D,gl.TEXTURE_WRAP_T,gl.CLAMP_TO_EDGE),
+texture}),this.grey=new Array(columns*rows2).fill(!1);for(let tile=0;tile<columns*rows2;tile++)this.paintGrey(tile)}rect(tile){
+let{width,height,columns,rows:rows2}=this.manifest,[wide,high]=[width/columns,height/rows2];return[tile%columns*wide,Math.
+floor(tile/columns)*high,wide,high]}upload({buffer,tiles}){if(!this.manifest||this.lost)return;let{gl}=this,{width,height}=this.
+planes;if(buffer.byteLength>0&&tiles.every(state=>state===1)){this.put(buffer,0,0,width,height),this.grey.fill(!1);return}
+for(let[tile,state]of tiles.entries())state===2&&!this.grey[tile]&&this.paintGrey(tile),state===1&&(this.put(buffer,...this.
+rect(tile)),this.grey[tile]=!1);gl.pixelStorei(gl.UNPACK_ROW_LENGTH,0)}put(buffer,left,top,wide,high){let{gl}=this,{width,
+cb,cr}=this.planes;for(let[unit,start2]of[0,cb,cr].entries()){let by=unit===0?1:2,stride=width/by;gl.activeTexture(gl.TEXTURE0+
+unit),gl.pixelStorei(gl.UNPACK_ROW_LENGTH,stride);let from=new Uint8Array(buffer,start2+top/by*stride+left/by);gl.texSubImage2D(
+gl.TEXTURE_2D,0,left/by,top/by,wide/by,high/by,gl.RED,gl.UNSIGNED_BYTE,from)}gl.pixelStorei(gl.UNPACK_ROW_LENGTH,0)}paintGrey(tile){
+let{gl}=this,[left,top,wide,high]=this.rect(tile),grey=new Uint8Array(wide*high).fill(128);for(let[unit,by]of[1,2,2].entries())
+gl.activeTexture(gl.TEXTURE0+unit),gl.texSubImage2D(gl.TEXTURE_2D,0,left/by,top/by,wide/by,high/by,gl.RED,gl.UNSIGNED_BYTE,
+grey);this.grey[tile]=!0}code(colour){this.colour=colour,this.paintColours()}paintColours(){let{gl}=this,{matrix:name,full}=this.
+colour,[kr,kb]=name==="bt709"?[.2126,.0722]:name.startsWith("bt2020")?[.2627,.0593]:[.299,.114],kg=1-kr-kb,[luma,chroma]=full?
+[1,1]:[255/219,255/224],[r2,b2]=[2*(1-kr)*chroma,2*(1-kb)*chroma],columns=[luma,luma,luma,0,-b2*kb/kg,b2,r2,-r2*kr/kg,0];
+gl.uniformMatrix3fv(this.uniforms.matrix,!1,columns),gl.uniform3f(this.uniforms.offset,full?0:16/255,128/255,128/255)}mark(states){
+this.states=states;let{gl,manifest}=this;if(!manifest||this.lost||states.length!==manifest.columns*manifest.rows)return;
+let texels=new Uint8Array(4*states.length);for(let[tile,{qp,late}]of states.entries()){let rank=qp===null?-1:manifest.qps.
+indexOf(qp),coarse=manifest.qps.length>1?rank/(manifest.qps.length-1):0;texels.set([255*coarse,255*(1-coarse),late?255:0,
+late?255:rank<0?0:70],4*tile)}gl.activeTexture(gl.TEXTURE3),gl.texSubImage2D(gl.TEXTURE_2D,0,0,0,manifest.columns,manifest.
+rows,gl.RGBA,gl.UNSIGNED_BYTE,texels)}draw(view2,marks){let{gl,canvas:canvas2,uniforms}=this;if(this.lost||!this.manifest)
+return;gl.viewport(0,0,canvas2.width,canvas2.height);let[wide,high]=halves(view2.fov,canvas2.width,canvas2.height);gl.uniform2f(
+uniforms.size,canvas2.width,canvas2.height),gl.uniform2f(uniforms.halves,wide,high),gl.uniform1f(uniforms.marks,marks?1:
+0),gl.uniformMatrix3fv(uniforms.head,!0,matrix(view2)),gl.drawArrays(gl.TRIANGLES,0,3)}};var NARROWEST=30,TURN=5,ZOOM=10,within=degrees=>((degrees+180)%360+360)%360-180;function byKey(view2,key){switch(key){case"\
+ArrowLeft":return turned(view2,-TURN,0);case"ArrowRight":return turned(view2,TURN,0);case"ArrowUp":return turned(view2,0,
+TURN);case"ArrowDown":return turned(view2,0,-TURN);case"+":case"=":return{...view2,fov:Math.max(NARROWEST,view2.fov-ZOOM)};case"\
+-":return{...view2,fov:Math.min(WIDEST,view2.fov+ZOOM)};case"Home":return{yaw:0,pitch:0,roll:0,fov:WIDEST};default:return null}}
+function turned(view2,yaw,pitch){return{...view2,yaw:within(view2.yaw+yaw),pitch:Math.max(-90,Math.min(90,view2.pitch+pitch))}}
+function dragged(view2,x2,y2,width,height){let[wide]=halves(view2.fov,width,height),perPixel=2*wide/width*(180/Math.PI);
+return turned(view2,-x2*perPixel,y2*perPixel)}var Look=class{constructor(canvas2,changed){this.changed=changed;let held=null;
+canvas2.addEventListener("pointerdown",event=>{held||(held={id:event.pointerId,x:event.clientX,y:event.clientY},canvas2.
+setPointerCapture(event.pointerId))}),canvas2.addEventListener("pointermove",event=>{if(held?.id!==event.pointerId)return;
+let[x2,y2]=[event.clientX-held.x,event.clientY-held.y];held={id:held.id,x:event.clientX,y:event.clientY},this.set(dragged(
+this.view,x2,y2,canvas2.clientWidth,canvas2.clientHeight))});let release=event=>{held?.id===event.pointerId&&(held=null)};
+canvas2.addEventListener("pointerup",release),canvas2.addEventListener("pointercancel",release),canvas2.addEventListener(
+"keydown",event=>{if(event.ctrlKey||event.altKey||event.metaKey)return;let view2=byKey(this.view,event.key);view2&&(event.
+preventDefault(),this.set(view2))})}changed;view={yaw:0,pitch:0,roll:0,fov:WIDEST};set(view2){this.view=view2,this.changed(
+view2)}};function mean(samples){let last=samples[samples.length-1],rate=place=>samples.reduce((sum,sample)=>sum+(sample.paths[place]?.[1]??
+0),0)/samples.length;return{paths:last.paths.map(([name,,up],place)=>[name,rate(place),up])}}var number=(value,digits=0)=>value.
+toFixed(digits),share=(part,of)=>of>0?`${number(100*part/of,1)} %`:"–";function says(page2){let{link,manifest,gop}=page2;
+switch(link.is){case"connecting":return"connecting";case"live":return!manifest||gop<0?"waiting for the stream":page2.place&&
+!page2.place.steers?"live; another page steers":"live";case"over":return"the stream is over";default:return link.reason}}
+function qualities(page2){let counts=new Map,late=page2.tiles.filter(tile=>tile.late).length;for(let{qp}of page2.tiles){
+let name=qp===null?"none":`QP ${qp}`;counts.set(name,(counts.get(name)??0)+1)}return`${[...counts].sort().map(([name,count])=>`${count}\
+ × ${name}`).join(", ")}${late>0?`; ${late} late`:""}`}function rows(page2){let{manifest,figures,sample,report,place}=page2,
+all=[];if(manifest){let{width,height,columns,rows:high,gops,scheme,concealment}=manifest;all.push(["Stream",`${width}×${height}\
+, ${columns}×${high} tiles, ${scheme}, ${concealment}`]),page2.gop>=0&&all.push(["GoP",`${page2.gop+1} of ${gops}`])}page2.
+tiles.length>0&&all.push(["Tiles shown",qualities(page2)]);for(let[name,mbps,up]of sample?.paths??[])all.push([`Path ${name}`,
+up?`${number(mbps,2)} Mb/s`:`${number(mbps,2)} Mb/s, down`]);if(report){let psnr=report.psnr_db===null?"–":`${number(report.
+psnr_db,1)} dB`;all.push(["Viewport, estimated",`${psnr} (GoP ${report.gop+1})`])}if(figures){let pictures=figures.shown+
+figures.dropped;all.push(["Pictures shown",`${figures.shown} of ${pictures} (${share(figures.shown,pictures)})`]),all.push(
+["Tiles late by the network",String(figures.lateNetwork)]),all.push(["Tiles late by decoding",String(figures.lateDecoding)]),
+all.push(["Ready before its time",`${number(figures.lead)} ms at least, of ${number(page2.delay)} ms`])}return place&&(all.
+push(["Pages that watch",String(place.viewers)]),place.dropped>0&&all.push(["Tiles this page was not sent",String(place.
+dropped)])),page2.trouble&&all.push(["Trouble",page2.trouble]),all}function view(page2,actions2){let{link}=page2,steers=page2.
+place?.steers??!0;return b`
+    <h1 class="unseen">Weftline player</h1>
+    <div class="bar">
+      <p class="link ${link.is}" role="status">${says(page2)}</p>
+      <p class="direction">${page2.direction}</p>
+      <div class="controls">
+        ${steers?A:b`<button name="steer" @click=${actions2.steer}>Steer</button>`}
+        <button name="marks" aria-pressed=${page2.marks?"true":"false"} @click=${actions2.marks}>Tiles</button>
+        <button name="whole" @click=${actions2.whole}>Full screen</button>
+      </div>
+    </div>
+    ${page2.marks?b`<p class="legend">
+          <span class="fine"></span>finest <span class="coarse"></span>coarsest
+          <span class="late"></span>late
+        </p>`:A}
+    <details>
+      <summary>Figures</summary>
+      <table aria-label="Figures">
+        <tbody>
+          ${rows(page2).map(([name,value])=>b`<tr><th scope="row">${name}</th><td>${value}</td></tr>`)}
+        </tbody>
+      </table>
+      <p>Drag the picture to look around, or use the arrow keys on it; + and − zoom, Home looks ahead.</p>
+    </details>
+  `}function refused(reason,remedy){return b`<div class="refused"><h1>This cannot be played here</h1><p role="alert">${reason}</p><p>${remedy}</p></div>`}var Waiting=class{pictures=[];push(picture){let after=this.pictures.findIndex(({number:number2})=>number2>picture.number);
+this.pictures.splice(after<0?this.pictures.length:after,0,picture);let over=[];for(;this.isFull();)over.push(this.pictures.
+pop());return over}due(at){let missed=this.pictures.filter(picture=>picture.at<=at);return this.pictures.splice(0,missed.
+length),{newest:missed.pop(),missed}}clear(){return this.pictures.splice(0)}isFull(){let bytes=this.pictures.reduce((sum,{
+buffer})=>sum+buffer.byteLength,0);return this.pictures.length>(bytes>201326592?8:32)}};var MEAN_OF=4,FIGURES=500,canvas=document.getElementById("picture"),panel=document.getElementById("app"),calm=matchMedia(
+"(prefers-reduced-motion: reduce)"),page={link:{is:"connecting"},manifest:null,gop:-1,tiles:[],figures:null,place:null,sample:null,
+report:null,trouble:"",delay:0,marks:!1,direction:""};function lacks(){return isSecureContext?typeof VideoDecoder>"u"||typeof EncodedVideoChunk>
+"u"?["This browser has no WebCodecs (VideoDecoder), by which the tiles are decoded","Use a current Chromium, Chrome or E\
+dge: the player was tried in Chromium only."]:null:[`${location.origin} is no secure context, and browsers decode video \
+only in one`,"Open the player on the machine on which it runs, at 127.0.0.1; reach it by ssh -L; or put a proxy with TLS\
+ in front of it, weftline vr play --behind-proxy NAME."]}var Player=class{worker;screen;look;waiting=new Waiting;begins=null;stale=!0;figuresAt=0;samples=[];drawn=0;constructor(){
+this.screen=new Screen(canvas),this.worker=new Worker(script("/a/player-worker.js"),{type:"module"}),this.worker.onmessage=
+({data})=>this.take(data),this.worker.onerror=event=>this.say(event.message),this.look=new Look(canvas,({yaw,pitch,roll})=>{
+this.tell({is:"pose",yaw,pitch,roll}),this.stale=!0}),this.turned(),new ResizeObserver(()=>this.resize()).observe(canvas),
+document.addEventListener("visibilitychange",()=>this.hide(document.hidden)),this.hide(document.hidden),canvas.addEventListener(
+"webglcontextrestored",()=>this.stale=!0),this.paint(),requestAnimationFrame(()=>this.frame())}tell(message,transfer=[]){
+this.worker.postMessage(message,transfer)}say(trouble){page.trouble=trouble,this.paint()}turned(){let{yaw,pitch,fov}=this.
+look.view,side=yaw===0?"ahead":`${Math.abs(yaw).toFixed(0)}° ${yaw>0?"right":"left"}`,height=pitch===0?"":`, ${Math.abs(
+pitch).toFixed(0)}° ${pitch>0?"up":"down"}`,direction=`${side}${height}${fov<WIDEST?`, ${fov.toFixed(0)}° wide`:""}`;direction!==
+page.direction&&(page.direction=direction,this.paint())}resize(){let scale=Math.min(devicePixelRatio,2),[width,height]=[
+canvas.clientWidth*scale,canvas.clientHeight*scale].map(Math.round);width>0&&height>0&&(canvas.width!==width||canvas.height!==
+height)&&([canvas.width,canvas.height]=[width,height],this.stale=!0)}take(message){switch(message.is){case"picture":for(let over of this.
+waiting.push(message.picture))this.done(over,!1);return;case"clock":this.begins=message.begins,page.delay=message.delay;
+return;case"link":page.link=message.link;break;case"manifest":[page.manifest,page.gop,page.figures]=[message.manifest,-1,
+null];try{this.screen.start(message.manifest)}catch(error){page.trouble=String(error)}break;case"colour":this.screen.code(
+message.colour);break;case"gop":[page.gop,page.tiles]=[message.gop,message.tiles],this.screen.mark(message.tiles),canvas.
+dataset.qps=message.tiles.map(({qp,late})=>late?"late":qp??"").join(",");break;case"figures":page.figures=message.figures;
+break;case"place":page.place=message.place;break;case"sample":this.samples=[...this.samples.slice(1-MEAN_OF),JSON.parse(
+message.text)],page.sample=mean(this.samples);break;case"report":page.report=JSON.parse(message.text);break;case"trouble":
+page.trouble=message.text;break}(message.is==="link"||now()-this.figuresAt>(calm.matches?10:1)*FIGURES)&&this.paint()}paint(){
+this.figuresAt=now(),D(view(page,actions),panel),document.title=page.link.is==="live"?"Weftline player":`Weftline player\
+: ${page.link.is}`}done({number:number2,buffer},shown){this.tell({is:"done",number:number2,shown,buffer},[buffer])}frame(){
+requestAnimationFrame(()=>this.frame());let at=this.begins===null?-1/0:now()-this.begins,{newest,missed}=this.waiting.due(
+at);for(let picture of missed)this.done(picture,!1);newest&&(this.screen.upload(newest),this.stale=!0),this.stale&&(this.
+screen.draw(this.look.view,page.marks),this.turned(),this.stale=!1,this.drawn+=1,canvas.dataset.drawn=String(this.drawn)),
+newest&&(canvas.dataset.number=String(newest.number),this.done(newest,!this.screen.lost))}hide(hidden){for(let picture of this.
+waiting.clear())this.done(picture,!1);this.tell({is:"hidden",hidden}),this.stale=!0}again(){this.stale=!0,this.paint()}steer(){
+this.tell({is:"steer"})}};function script(path){let types=globalThis.trustedTypes,createScriptURL=url=>{if(url!==path)throw new TypeError(
+`${url} is no script of ours`);return url};return types?types.createPolicy("weftline",{createScriptURL}).createScriptURL(
+path):path}var player=null,actions={marks(){page.marks=!page.marks,player?.again()},steer:()=>player?.steer(),whole(){document.
+fullscreenElement?document.exitFullscreen():document.documentElement.requestFullscreen()}};function refuse(reason,remedy){
+canvas.hidden=!0,document.title="Weftline player: not here",D(refused(reason,remedy),panel)}async function start(){let missing=lacks();
+if(missing)return refuse(...missing);try{await begin()}catch(error){return refuse(error.message,"Open the address that w\
+eftline vr play printed.")}try{player=new Player}catch(error){refuse(error.message,"The picture is drawn by WebGL 2: tur\
+n on hardware acceleration in the browser, or use another one.")}}start();

@@ -1,0 +1,65 @@
+// The sphere as the Rust side has it (crates/video/src/geometry): x to the front, y to the left, z up; yaw
+// to the right, pitch up, roll to the right, in this order, each about the head's own axes.
+
+export interface Head {
+  /** Degrees. */
+  yaw: number;
+  pitch: number;
+  roll: number;
+}
+
+type Quaternion = [w: number, x: number, y: number, z: number];
+
+function times(a: Quaternion, b: Quaternion): Quaternion {
+  return [
+    a[0] * b[0] - a[1] * b[1] - a[2] * b[2] - a[3] * b[3],
+    a[0] * b[1] + a[1] * b[0] + a[2] * b[3] - a[3] * b[2],
+    a[0] * b[2] + a[2] * b[0] + a[3] * b[1] - a[1] * b[3],
+    a[0] * b[3] + a[3] * b[0] + a[1] * b[2] - a[2] * b[1],
+  ];
+}
+
+const radians = (degrees: number) => (degrees * Math.PI) / 180;
+
+/** The rotation matrix, row by row: world = matrix × head. */
+export function matrix({ yaw, pitch, roll }: Head): number[] {
+  const half = (degrees: number): [number, number] => [Math.sin(radians(degrees) / 2), Math.cos(radians(degrees) / 2)];
+  const [[sy, cy], [sp, cp], [sr, cr]] = [half(yaw), half(pitch), half(roll)];
+  const [w, x, y, z] = times(times([cy, 0, 0, -sy], [cp, 0, -sp, 0]), [cr, sr, 0, 0]);
+  return [
+    1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y),
+    2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x),
+    2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y),
+  ];
+}
+
+/** Where a ray (front, left, up) of the head's meets the frame, as shares from the left and the top. */
+export function framePosition(head: Head, ray: [number, number, number]): [number, number] {
+  const m = matrix(head);
+  const length = Math.hypot(...ray);
+  const [x, y, z] = [0, 3, 6].map((at) => (m[at] * ray[0] + m[at + 1] * ray[1] + m[at + 2] * ray[2]) / length);
+  const across = Math.atan2(-y, x) / (2 * Math.PI) + 0.5;
+  return [across >= 1 ? 0 : across, 0.5 - Math.asin(Math.max(-1, Math.min(1, z))) / Math.PI];
+}
+
+/** Tiles in the order of how far they are from where the head looks. */
+export function byDistance(columns: number, rows: number, head: Head): number[] {
+  const m = matrix(head);
+  const [x, y, z] = [m[0], m[3], m[6]];
+  const near = Array.from({ length: columns * rows }, (_, tile) => {
+    const yaw = ((tile % columns) + 0.5) / columns * 2 * Math.PI - Math.PI;
+    const pitch = Math.PI / 2 - ((Math.floor(tile / columns) + 0.5) / rows) * Math.PI;
+    const flat = Math.cos(pitch);
+    return x * flat * Math.cos(yaw) - y * flat * Math.sin(yaw) + z * Math.sin(pitch);
+  });
+  return near.map((_, tile) => tile).sort((a, b) => near[b] - near[a]);
+}
+
+/** The angle that the longer side of the view spans at most: what the program plans for, degrees. */
+export const WIDEST = 100;
+
+/** Half of the view's sides, at a distance of 1: its longer one spans `fov` degrees. */
+export function halves(fov: number, width: number, height: number): [number, number] {
+  const half = Math.tan((fov * Math.PI) / 360);
+  return width >= height ? [half, (half * height) / width] : [(half * width) / height, half];
+}

@@ -1,0 +1,90 @@
+// Where the viewer looks: turned by dragging the picture, by touch, and by keys.
+
+import { halves, type Head, WIDEST } from "./geometry.js";
+
+/** A head, and the angle that the view's longer side spans, degrees. */
+export interface View extends Head {
+  fov: number;
+}
+
+const NARROWEST = 30;
+/** How far an arrow turns, and how far + and - narrow and widen, degrees. */
+const TURN = 5;
+const ZOOM = 10;
+
+/** `degrees` within a turn. */
+export const within = (degrees: number) => ((((degrees + 180) % 360) + 360) % 360) - 180;
+
+/** The view that a key makes of `view`; `null` for other keys. */
+export function byKey(view: View, key: string): View | null {
+  switch (key) {
+    case "ArrowLeft":
+      return turned(view, -TURN, 0);
+    case "ArrowRight":
+      return turned(view, TURN, 0);
+    case "ArrowUp":
+      return turned(view, 0, TURN);
+    case "ArrowDown":
+      return turned(view, 0, -TURN);
+    case "+":
+    case "=":
+      return { ...view, fov: Math.max(NARROWEST, view.fov - ZOOM) };
+    case "-":
+      return { ...view, fov: Math.min(WIDEST, view.fov + ZOOM) };
+    case "Home":
+      return { yaw: 0, pitch: 0, roll: 0, fov: WIDEST };
+    default:
+      return null;
+  }
+}
+
+function turned(view: View, yaw: number, pitch: number): View {
+  return { ...view, yaw: within(view.yaw + yaw), pitch: Math.max(-90, Math.min(90, view.pitch + pitch)) };
+}
+
+/** The view after the picture was dragged by so many pixels of a canvas of that size: what is in the middle
+ * follows the pointer. */
+export function dragged(view: View, x: number, y: number, width: number, height: number): View {
+  const [wide] = halves(view.fov, width, height);
+  const perPixel = ((2 * wide) / width) * (180 / Math.PI);
+  return turned(view, -x * perPixel, y * perPixel);
+}
+
+export class Look {
+  view: View = { yaw: 0, pitch: 0, roll: 0, fov: WIDEST };
+
+  constructor(
+    canvas: HTMLCanvasElement,
+    private readonly changed: (view: View) => void,
+  ) {
+    let held: { id: number; x: number; y: number } | null = null;
+    canvas.addEventListener("pointerdown", (event) => {
+      if (held) return;
+      held = { id: event.pointerId, x: event.clientX, y: event.clientY };
+      canvas.setPointerCapture(event.pointerId);
+    });
+    canvas.addEventListener("pointermove", (event) => {
+      if (held?.id !== event.pointerId) return;
+      const [x, y] = [event.clientX - held.x, event.clientY - held.y];
+      held = { id: held.id, x: event.clientX, y: event.clientY };
+      this.set(dragged(this.view, x, y, canvas.clientWidth, canvas.clientHeight));
+    });
+    const release = (event: PointerEvent) => {
+      if (held?.id === event.pointerId) held = null;
+    };
+    canvas.addEventListener("pointerup", release);
+    canvas.addEventListener("pointercancel", release);
+    canvas.addEventListener("keydown", (event) => {
+      if (event.ctrlKey || event.altKey || event.metaKey) return;
+      const view = byKey(this.view, event.key);
+      if (!view) return;
+      event.preventDefault();
+      this.set(view);
+    });
+  }
+
+  set(view: View): void {
+    this.view = view;
+    this.changed(view);
+  }
+}

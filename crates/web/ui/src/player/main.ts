@@ -1,0 +1,263 @@
+// The player's page: joins the worker, the picture, where the viewer looks, and figures.
+
+import "./player.css";
+
+import { render } from "lit-html";
+
+import { begin } from "../dashboard/api.js";
+import { now } from "./clock.js";
+import { Screen } from "./draw.js";
+import { WIDEST } from "./geometry.js";
+import { Look } from "./look.js";
+import type { Picture, ToPage, ToWorker } from "./talk.js";
+import { type Actions, mean, type Page, refused, type Sample, view } from "./view.js";
+import { Waiting } from "./waiting.js";
+
+/** So many samples make what is shown of the paths, two seconds: GoPs come in bursts. */
+const MEAN_OF = 4;
+/** Between two drawings of the figures, ms. */
+const FIGURES = 500;
+
+const canvas = document.getElementById("picture") as HTMLCanvasElement;
+const panel = document.getElementById("app") as HTMLElement;
+const calm = matchMedia("(prefers-reduced-motion: reduce)");
+
+const page: Page = {
+  link: { is: "connecting" },
+  manifest: null,
+  gop: -1,
+  tiles: [],
+  figures: null,
+  place: null,
+  sample: null,
+  report: null,
+  trouble: "",
+  delay: 0,
+  marks: false,
+  direction: "",
+};
+
+/** What this browser lacks, and what to do; `null` if nothing. */
+function lacks(): [reason: string, remedy: string] | null {
+  if (!isSecureContext) {
+    return [
+      `${location.origin} is no secure context, and browsers decode video only in one`,
+      "Open the player on the machine on which it runs, at 127.0.0.1; reach it by ssh -L; or put a proxy with TLS in front of it, weftline vr play --behind-proxy NAME.",
+    ];
+  }
+  if (typeof VideoDecoder === "undefined" || typeof EncodedVideoChunk === "undefined") {
+    return [
+      "This browser has no WebCodecs (VideoDecoder), by which the tiles are decoded",
+      "Use a current Chromium, Chrome or Edge: the player was tried in Chromium only.",
+    ];
+  }
+  return null;
+}
+
+class Player {
+  private readonly worker: Worker;
+  private readonly screen: Screen;
+  private readonly look: Look;
+  private readonly waiting = new Waiting();
+  private begins: number | null = null;
+  /** Something else is to be seen than was drawn. */
+  private stale = true;
+  private figuresAt = 0;
+  private samples: Sample[] = [];
+  /** Drawings so far; like the other data of the canvas for who looks at the page from outside. */
+  private drawn = 0;
+
+  constructor() {
+    this.screen = new Screen(canvas);
+    this.worker = new Worker(script("/a/player-worker.js") as unknown as string, { type: "module" });
+    this.worker.onmessage = ({ data }: MessageEvent<ToPage>) => this.take(data);
+    this.worker.onerror = (event) => this.say(event.message);
+    this.look = new Look(canvas, ({ yaw, pitch, roll }) => {
+      this.tell({ is: "pose", yaw, pitch, roll });
+      this.stale = true;
+    });
+    this.turned();
+    new ResizeObserver(() => this.resize()).observe(canvas);
+    document.addEventListener("visibilitychange", () => this.hide(document.hidden));
+    // A page may be opened in the background. The worker waits until it hears that somebody sees it.
+    this.hide(document.hidden);
+    canvas.addEventListener("webglcontextrestored", () => (this.stale = true));
+    this.paint();
+    requestAnimationFrame(() => this.frame());
+  }
+
+  private tell(message: ToWorker, transfer: Transferable[] = []): void {
+    this.worker.postMessage(message, transfer);
+  }
+
+  private say(trouble: string): void {
+    page.trouble = trouble;
+    this.paint();
+  }
+
+  private turned(): void {
+    const { yaw, pitch, fov } = this.look.view;
+    const side = yaw === 0 ? "ahead" : `${Math.abs(yaw).toFixed(0)}° ${yaw > 0 ? "right" : "left"}`;
+    const height = pitch === 0 ? "" : `, ${Math.abs(pitch).toFixed(0)}° ${pitch > 0 ? "up" : "down"}`;
+    const direction = `${side}${height}${fov < WIDEST ? `, ${fov.toFixed(0)}° wide` : ""}`;
+    if (direction === page.direction) return;
+    page.direction = direction;
+    this.paint();
+  }
+
+  private resize(): void {
+    const scale = Math.min(devicePixelRatio, 2);
+    const [width, height] = [canvas.clientWidth * scale, canvas.clientHeight * scale].map(Math.round);
+    if (width > 0 && height > 0 && (canvas.width !== width || canvas.height !== height)) {
+      [canvas.width, canvas.height] = [width, height];
+      this.stale = true;
+    }
+  }
+
+  private take(message: ToPage): void {
+    switch (message.is) {
+      case "picture":
+        for (const over of this.waiting.push(message.picture)) this.done(over, false);
+        return;
+      case "clock":
+        this.begins = message.begins;
+        page.delay = message.delay;
+        return;
+      case "link":
+        page.link = message.link;
+        break;
+      case "manifest":
+        [page.manifest, page.gop, page.figures] = [message.manifest, -1, null];
+        try {
+          this.screen.start(message.manifest);
+        } catch (error) {
+          page.trouble = String(error);
+        }
+        break;
+      case "colour":
+        this.screen.code(message.colour);
+        break;
+      case "gop":
+        [page.gop, page.tiles] = [message.gop, message.tiles];
+        this.screen.mark(message.tiles);
+        canvas.dataset.qps = message.tiles.map(({ qp, late }) => (late ? "late" : (qp ?? ""))).join(",");
+        break;
+      case "figures":
+        page.figures = message.figures;
+        break;
+      case "place":
+        page.place = message.place;
+        break;
+      case "sample":
+        this.samples = [...this.samples.slice(1 - MEAN_OF), JSON.parse(message.text) as Sample];
+        page.sample = mean(this.samples);
+        break;
+      case "report":
+        page.report = JSON.parse(message.text);
+        break;
+      case "trouble":
+        page.trouble = message.text;
+        break;
+    }
+    // Words are drawn at once, figures now and then.
+    if (message.is === "link" || now() - this.figuresAt > (calm.matches ? 10 : 1) * FIGURES) this.paint();
+  }
+
+  private paint(): void {
+    this.figuresAt = now();
+    render(view(page, actions), panel);
+    document.title = page.link.is === "live" ? "Weftline player" : `Weftline player: ${page.link.is}`;
+  }
+
+  private done({ number, buffer }: Picture, shown: boolean): void {
+    this.tell({ is: "done", number, shown, buffer }, [buffer]);
+  }
+
+  /** Shows the newest picture whose time has come. */
+  private frame(): void {
+    requestAnimationFrame(() => this.frame());
+    const at = this.begins === null ? -Infinity : now() - this.begins;
+    const { newest, missed } = this.waiting.due(at);
+    for (const picture of missed) this.done(picture, false);
+    if (newest) {
+      this.screen.upload(newest);
+      this.stale = true;
+    }
+    if (this.stale) {
+      this.screen.draw(this.look.view, page.marks);
+      this.turned();
+      this.stale = false;
+      this.drawn += 1;
+      canvas.dataset.drawn = String(this.drawn);
+    }
+    if (newest) {
+      canvas.dataset.number = String(newest.number);
+      this.done(newest, !this.screen.lost);
+    }
+  }
+
+  private hide(hidden: boolean): void {
+    for (const picture of this.waiting.clear()) this.done(picture, false);
+    this.tell({ is: "hidden", hidden });
+    this.stale = true;
+  }
+
+  /** Draws anew, as the tiles are marked or not. */
+  again(): void {
+    this.stale = true;
+    this.paint();
+  }
+
+  steer(): void {
+    this.tell({ is: "steer" });
+  }
+}
+
+/** The address of a script of ours, as the policy of content wants it. */
+function script(path: string): unknown {
+  const types = (globalThis as { trustedTypes?: { createPolicy(name: string, rules: object): Policy } }).trustedTypes;
+  const createScriptURL = (url: string) => {
+    if (url !== path) throw new TypeError(`${url} is no script of ours`);
+    return url;
+  };
+  return types ? types.createPolicy("weftline", { createScriptURL }).createScriptURL(path) : path;
+}
+interface Policy {
+  createScriptURL(url: string): unknown;
+}
+
+let player: Player | null = null;
+const actions: Actions = {
+  marks() {
+    page.marks = !page.marks;
+    player?.again();
+  },
+  steer: () => player?.steer(),
+  whole() {
+    void (document.fullscreenElement ? document.exitFullscreen() : document.documentElement.requestFullscreen());
+  },
+};
+
+function refuse(reason: string, remedy: string): void {
+  canvas.hidden = true;
+  document.title = "Weftline player: not here";
+  render(refused(reason, remedy), panel);
+}
+
+async function start(): Promise<void> {
+  const missing = lacks();
+  if (missing) return refuse(...missing);
+  try {
+    await begin();
+  } catch (error) {
+    return refuse((error as Error).message, "Open the address that weftline vr play printed.");
+  }
+  try {
+    player = new Player();
+  } catch (error) {
+    const remedy = "The picture is drawn by WebGL 2: turn on hardware acceleration in the browser, or use another one.";
+    refuse((error as Error).message, remedy);
+  }
+}
+
+void start();

@@ -1,0 +1,148 @@
+// The page around the picture: how it stands, buttons, and figures.
+
+import { html, nothing, type TemplateResult } from "lit-html";
+
+import type { Figures, Link, Place, TileState } from "./talk.js";
+import type { Manifest } from "./wire.js";
+
+/** What the program tells twice a second. */
+export interface Sample {
+  /** Name, Mb/s and whether it is up, of each path. */
+  paths: [name: string, mbps: number, up: boolean][];
+}
+
+/** The mean rates of samples of the same paths, and how the last one says that they are. */
+export function mean(samples: Sample[]): Sample {
+  const last = samples[samples.length - 1];
+  const rate = (place: number) =>
+    samples.reduce((sum, sample) => sum + (sample.paths[place]?.[1] ?? 0), 0) / samples.length;
+  return { paths: last.paths.map(([name, , up], place) => [name, rate(place), up]) };
+}
+
+/** What the program says of a GoP that is over. */
+export interface Report {
+  gop: number;
+  arrived: number;
+  late: number;
+  dropped: number;
+  psnr_db: number | null;
+}
+
+export interface Page {
+  link: Link;
+  manifest: Manifest | null;
+  gop: number;
+  tiles: TileState[];
+  figures: Figures | null;
+  place: Place | null;
+  sample: Sample | null;
+  report: Report | null;
+  trouble: string;
+  delay: number;
+  marks: boolean;
+  direction: string;
+}
+
+export interface Actions {
+  marks(): void;
+  steer(): void;
+  whole(): void;
+}
+
+const number = (value: number, digits = 0) => value.toFixed(digits);
+const share = (part: number, of: number) => (of > 0 ? `${number((100 * part) / of, 1)} %` : "–");
+
+function says(page: Page): string {
+  const { link, manifest, gop } = page;
+  switch (link.is) {
+    case "connecting":
+      return "connecting";
+    case "live":
+      if (!manifest || gop < 0) return "waiting for the stream";
+      return page.place && !page.place.steers ? "live; another page steers" : "live";
+    case "over":
+      return "the stream is over";
+    default:
+      return link.reason;
+  }
+}
+
+/** How many tiles are shown at which QP. */
+function qualities(page: Page): string {
+  const counts = new Map<string, number>();
+  const late = page.tiles.filter((tile) => tile.late).length;
+  for (const { qp } of page.tiles) {
+    const name = qp === null ? "none" : `QP ${qp}`;
+    counts.set(name, (counts.get(name) ?? 0) + 1);
+  }
+  const parts = [...counts].sort().map(([name, count]) => `${count} × ${name}`);
+  return `${parts.join(", ")}${late > 0 ? `; ${late} late` : ""}`;
+}
+
+function rows(page: Page): [string, string][] {
+  const { manifest, figures, sample, report, place } = page;
+  const all: [string, string][] = [];
+  if (manifest) {
+    const { width, height, columns, rows: high, gops, scheme, concealment } = manifest;
+    all.push(["Stream", `${width}×${height}, ${columns}×${high} tiles, ${scheme}, ${concealment}`]);
+    if (page.gop >= 0) all.push(["GoP", `${page.gop + 1} of ${gops}`]);
+  }
+  if (page.tiles.length > 0) all.push(["Tiles shown", qualities(page)]);
+  for (const [name, mbps, up] of sample?.paths ?? []) {
+    all.push([`Path ${name}`, up ? `${number(mbps, 2)} Mb/s` : `${number(mbps, 2)} Mb/s, down`]);
+  }
+  if (report) {
+    const psnr = report.psnr_db === null ? "–" : `${number(report.psnr_db, 1)} dB`;
+    all.push(["Viewport, estimated", `${psnr} (GoP ${report.gop + 1})`]);
+  }
+  if (figures) {
+    const pictures = figures.shown + figures.dropped;
+    all.push(["Pictures shown", `${figures.shown} of ${pictures} (${share(figures.shown, pictures)})`]);
+    all.push(["Tiles late by the network", String(figures.lateNetwork)]);
+    all.push(["Tiles late by decoding", String(figures.lateDecoding)]);
+    all.push(["Ready before its time", `${number(figures.lead)} ms at least, of ${number(page.delay)} ms`]);
+  }
+  if (place) {
+    all.push(["Pages that watch", String(place.viewers)]);
+    if (place.dropped > 0) all.push(["Tiles this page was not sent", String(place.dropped)]);
+  }
+  if (page.trouble) all.push(["Trouble", page.trouble]);
+  return all;
+}
+
+export function view(page: Page, actions: Actions): TemplateResult {
+  const { link } = page;
+  const steers = page.place?.steers ?? true;
+  return html`
+    <h1 class="unseen">Weftline player</h1>
+    <div class="bar">
+      <p class="link ${link.is}" role="status">${says(page)}</p>
+      <p class="direction">${page.direction}</p>
+      <div class="controls">
+        ${steers ? nothing : html`<button name="steer" @click=${actions.steer}>Steer</button>`}
+        <button name="marks" aria-pressed=${page.marks ? "true" : "false"} @click=${actions.marks}>Tiles</button>
+        <button name="whole" @click=${actions.whole}>Full screen</button>
+      </div>
+    </div>
+    ${page.marks
+      ? html`<p class="legend">
+          <span class="fine"></span>finest <span class="coarse"></span>coarsest
+          <span class="late"></span>late
+        </p>`
+      : nothing}
+    <details>
+      <summary>Figures</summary>
+      <table aria-label="Figures">
+        <tbody>
+          ${rows(page).map(([name, value]) => html`<tr><th scope="row">${name}</th><td>${value}</td></tr>`)}
+        </tbody>
+      </table>
+      <p>Drag the picture to look around, or use the arrow keys on it; + and − zoom, Home looks ahead.</p>
+    </details>
+  `;
+}
+
+/** In place of all, where a browser cannot play. */
+export function refused(reason: string, remedy: string): TemplateResult {
+  return html`<div class="refused"><h1>This cannot be played here</h1><p role="alert">${reason}</p><p>${remedy}</p></div>`;
+}

@@ -1,0 +1,313 @@
+// The player in a real browser, of a real stream over two paths. What is to be done to these is asked of the
+// program that runs this (crates/cli/tests/dashboard/player.rs), a line each: "do: cut path", answered by a
+// line.
+//
+//   node test/player.mjs [--brief] URL
+
+import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
+import { createInterface } from "node:readline";
+
+import { chromium } from "playwright-core";
+
+const url = process.argv.at(-1);
+/** Only whether pictures go on. */
+const brief = process.argv.includes("--brief");
+const origin = new URL(url).origin;
+// Only what hangs takes so long.
+const timeout = 400_000;
+const began = performance.now();
+
+const answers = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
+async function act(what) {
+  console.log(`do: ${what}`);
+  await answers.next();
+}
+function seen(what) {
+  console.log(`${((performance.now() - began) / 1e3).toFixed(1)} s: ${what}`);
+}
+
+const browser = await chromium.launch({
+  executablePath: process.env.PATH.split(":").map((dir) => `${dir}/chromium`).find(existsSync),
+  // WebGL without a GPU.
+  args: ["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"],
+});
+const wrong = [];
+const contextOf = (size) => browser.newContext({ viewport: size ?? { width: 640, height: 480 } });
+
+/** A page of its own, or of the given context, that notes all it should not do. */
+async function open(target, context, prepare) {
+  context ??= await contextOf();
+  const page = await context.newPage();
+  page.setDefaultTimeout(timeout);
+  await page.addInitScript({ path: "node_modules/axe-core/axe.min.js" });
+  await page.addInitScript(() =>
+    addEventListener("securitypolicyviolation", (event) => console.error(`Content Security Policy: ${event.violatedDirective}`)),
+  );
+  if (prepare) await page.addInitScript(prepare);
+  page.on("pageerror", (error) => wrong.push(`error on the page: ${error.message}`));
+  page.on("console", (message) => {
+    const text = message.text();
+    // What the browser itself says of answers that are refusals, and of a stream that is over.
+    const own = /net::ERR_|status of 40[13]|WebSocket connection to/.test(text);
+    if (message.type() === "error" && !own) wrong.push(text);
+  });
+  page.on("request", (request) => {
+    if (!request.url().startsWith(origin)) wrong.push(`external request: ${request.url()}`);
+  });
+  await page.goto(target);
+  return page;
+}
+
+const says = (page, words) =>
+  page.waitForFunction((words) => document.querySelector("[role=status]")?.textContent.includes(words), words, { timeout });
+const figure = (page, name, pattern) =>
+  page.waitForFunction(
+    ([name, pattern]) => {
+      const row = [...document.querySelectorAll("tr")].find((row) => row.querySelector("th").textContent === name);
+      return row && new RegExp(pattern).test(row.querySelector("td").textContent);
+    },
+    [name, pattern],
+    { timeout },
+  );
+const number = (page) => page.evaluate(() => Number(document.querySelector("#picture").dataset.number ?? -1));
+
+/** Waits until so many pictures later are shown, from one that is. */
+async function goesOn(page, pictures = 6) {
+  const reaches = (least) =>
+    page.waitForFunction((least) => Number(document.querySelector("#picture").dataset.number ?? -1) >= least, least, { timeout });
+  await reaches(0);
+  await reaches((await number(page)) + pictures);
+}
+
+/** A page that measures pictures; ours may not load such. */
+const bench = await (await contextOf()).newPage();
+/** How bright a screenshot of the picture is, how much that varies, and how much it differs from another. */
+async function measure(page, other) {
+  const shot = async () => (await page.locator("#picture").screenshot()).toString("base64");
+  const one = await shot();
+  const found = await bench.evaluate(
+    async (all) => {
+      const pixels = await Promise.all(
+        all.map(async (base64) => {
+          const bytes = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
+          const image = await createImageBitmap(new Blob([bytes], { type: "image/png" }));
+          const canvas = new OffscreenCanvas(image.width, image.height).getContext("2d");
+          canvas.drawImage(image, 0, 0);
+          const { data } = canvas.getImageData(0, 0, image.width, image.height);
+          return Array.from({ length: data.length / 4 }, (_, at) => (data[4 * at] + 2 * data[4 * at + 1] + data[4 * at + 2]) / 4);
+        }),
+      );
+      const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
+      const [first, second] = pixels;
+      const bright = mean(first);
+      const differs = second ? mean(first.map((value, at) => Math.abs(value - second[at]))) : 0;
+      return { bright, varies: Math.sqrt(mean(first.map((value) => (value - bright) ** 2))), differs };
+    },
+    other ? [one, other] : [one],
+  );
+  return { ...found, shot: one };
+}
+
+/** WCAG 2.2 AA, as far as a program can tell. */
+async function accessible(page, what) {
+  const found = await page.evaluate(async () => {
+    const tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
+    const { violations, passes } = await window.axe.run(document, { runOnly: tags });
+    return { said: violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html).join("; ")}`), passes: passes.length };
+  });
+  assert.deepEqual(found.said, [], what);
+  seen(`${what}: axe finds nothing in ${found.passes} rules`);
+}
+
+
+async function shows() {
+  const page = await open(url);
+  await says(page, "live");
+  assert.equal(page.url(), `${origin}/`, "the token is not in the address any more");
+  await goesOn(page);
+  const { bright, varies } = await measure(page);
+  assert.ok(varies > 10, `the picture is flat: ${bright} ± ${varies}`);
+  await page.locator("summary").click();
+  await figure(page, "Path one", "^[0-9.]+ Mb/s$");
+  await figure(page, "Path two", "^[0-9.]+ Mb/s$");
+  await figure(page, "Viewport, estimated", "[0-9]+\\.[0-9] dB");
+  await figure(page, "Pictures shown", "^[1-9]");
+  await figure(page, "Pages that watch", "^1$");
+  seen(`pictures: ${bright.toFixed(0)} ± ${varies.toFixed(0)}`);
+  return page;
+}
+
+/** Waits until the page says that its viewer looks there. */
+const looks = (page, pattern) =>
+  page.waitForFunction(
+    (pattern) => new RegExp(pattern).test(document.querySelector(".direction").textContent),
+    pattern,
+    { timeout },
+  );
+
+/** The viewer turns round, and the server sends the finer tiles there. */
+async function looksAround(page) {
+  /** Waits until what is planned for the half to the front is finer than the rest, or the other way round, by
+   * however little, and gives both mean QPs. What is left out counts as coarse, and what was late not at all. */
+  const finer = async (front) => {
+    const found = await page.waitForFunction(
+      (front) => {
+        const qps = (document.querySelector("#picture").dataset.qps ?? "").split(",");
+        const mean = (want) => {
+          // Columns 1 and 2 of four are to the front.
+          const chosen = qps.filter((qp, tile) => (tile % 4 === 1 || tile % 4 === 2) === want && qp !== "late");
+          return chosen.reduce((sum, qp) => sum + (qp === "" ? 51 : Number(qp)), 0) / chosen.length;
+        };
+        return mean(front) < mean(!front) ? [mean(true), mean(false)] : null;
+      },
+      front,
+      { timeout },
+    );
+    return found.jsonValue();
+  };
+  const ahead = await finer(true);
+  const { shot } = await measure(page);
+  const box = await page.locator("#picture").boundingBox();
+  const [x, y] = [box.x + box.width / 2, box.y + box.height / 2];
+  for (let turn = 0; turn < 2; turn++) {
+    await page.mouse.move(x + 200, y);
+    await page.mouse.down();
+    await page.mouse.move(x, y + 2);
+    await page.mouse.move(x - 200, y);
+    await page.mouse.up();
+  }
+  // The arrow keys do the rest.
+  await looks(page, "^1[67][0-9]° right");
+  await page.locator("#picture").focus();
+  for (let turn = 0; turn < 3; turn++) await page.keyboard.press("ArrowRight");
+  await looks(page, "^1[78][0-9]° ");
+  const { differs } = await measure(page, shot);
+  assert.ok(differs > 5, `another direction looks other: ${differs}`);
+  seen(`turned round, and the server with it: QP ahead and behind ${ahead}, then ${await finer(false)}`);
+  await page.keyboard.press("Home");
+  await finer(true);
+}
+
+async function pathDies(page) {
+  await act("cut path");
+  await figure(page, "Path two", "down");
+  await goesOn(page, 12);
+  await act("restore path");
+  await figure(page, "Path two", "Mb/s$");
+  await goesOn(page);
+  seen("a path died and returned, and pictures went on");
+}
+
+async function others(page) {
+  const context = await contextOf({ width: 320, height: 640 });
+  const second = await open(url, context);
+  await says(second, "another page steers");
+  await goesOn(second);
+  await figure(page, "Pages that watch", "^2$");
+  const wide = await second.evaluate(() => document.documentElement.scrollWidth);
+  assert.ok(wide <= 320, `at 320 pixels the page is ${wide} wide`);
+  assert.ok((await measure(second)).varies > 10, "it is not flat there either");
+  await second.locator("summary").click();
+  await accessible(second, "at 320 pixels");
+  await second.locator("[name=steer]").click();
+  await says(page, "another page steers");
+  await second.waitForFunction(() => document.querySelector("[name=steer]") === null, undefined, { timeout });
+  // It vanishes.
+  await context.close();
+  await page.waitForFunction(() => document.querySelector("[role=status]").textContent === "live", undefined, { timeout });
+  await figure(page, "Pages that watch", "^1$");
+  await goesOn(page);
+  seen("a second page steered and vanished, and the first went on");
+}
+
+async function marks(page) {
+  const { shot } = await measure(page);
+  await page.locator("[name=marks]").focus();
+  await page.keyboard.press("Space");
+  await page.locator(".legend").waitFor();
+  await goesOn(page, 2);
+  const { differs } = await measure(page, shot);
+  assert.ok(differs > 5, `tiles are marked: ${differs}`);
+  await accessible(page, "with tiles marked");
+  await page.screenshot({ path: process.env.WEFTLINE_SCREENSHOT }).catch(() => undefined);
+  await page.keyboard.press("Space");
+  seen("tiles marked, by keyboard");
+}
+
+/** A page that nobody sees lets go, and comes back. */
+async function hides(page) {
+  const hide = (hidden) =>
+    page.evaluate((hidden) => {
+      Object.defineProperty(document, "hidden", { configurable: true, get: () => hidden });
+      document.dispatchEvent(new Event("visibilitychange"));
+    }, hidden);
+  const second = await open(url);
+  await figure(page, "Pages that watch", "^2$");
+  await second.locator("summary").click();
+  await hide(true);
+  await figure(second, "Pages that watch", "^1$");
+  await hide(false);
+  await figure(second, "Pages that watch", "^2$");
+  await second.context().close();
+  await goesOn(page);
+  seen("hidden and seen again");
+}
+
+async function cannot() {
+  const without = await open(url, undefined, () => {
+    delete globalThis.VideoDecoder;
+  });
+  await without.getByText("This browser has no WebCodecs").waitFor();
+  await without.getByText("Use a current Chromium").waitFor();
+  await accessible(without, "without WebCodecs");
+  const open_ = await open(url, undefined, () => {
+    Object.defineProperty(globalThis, "isSecureContext", { get: () => false });
+  });
+  await open_.getByText("is no secure context").waitFor();
+  await open_.getByText("ssh -L").waitFor();
+  const flat = await open(url, undefined, () => {
+    HTMLCanvasElement.prototype.getContext = () => null;
+  });
+  await flat.getByText("WebGL 2 is not to be had").waitFor();
+  const stranger = await open(`${origin}/`);
+  await stranger.getByText("open the address that the player printed").waitFor();
+  const forged = await open(`${origin}/#k=00000000000000000000000000000000`);
+  await forged.getByText("that token is not this player's").waitFor();
+  for (const page of [without, open_, flat, stranger, forged]) await page.context().close();
+  seen("without WebCodecs, a secure context, WebGL, a token");
+}
+
+try {
+  const page = await shows();
+  if (brief) {
+    // One that comes later has all, too.
+    const second = await open(url);
+    await says(second, "another page steers");
+    await goesOn(second);
+    await figure(second, "Pictures shown", "^[1-9]");
+  } else {
+    await looksAround(page);
+    await pathDies(page);
+    await others(page);
+    await marks(page);
+    await hides(page);
+    await cannot();
+  }
+  await goesOn(page);
+  // Of the pages that were there at least two have told of what they showed.
+  await act("wait for what was shown");
+  await goesOn(page);
+  await act("stop server");
+  await says(page, "the server");
+  assert.deepEqual(wrong, []);
+  seen("all seen");
+} catch (error) {
+  console.log(error.stack);
+  if (wrong.length > 0) console.log("and on the pages:", wrong);
+  process.exitCode = 1;
+} finally {
+  await browser.close();
+  answers.return?.();
+  process.stdin.destroy();
+}

@@ -1,0 +1,149 @@
+# What the guest's tests share.
+
+# The shell would take busybox's own.
+ip() {
+    /bin/ip "$@"
+}
+
+on() { # host, command…
+    host=$1
+    shift
+    ip netns exec "$host" "$@"
+}
+
+make_hosts() {
+    for host in A B R; do
+        ip netns add "$host"
+        ip -n "$host" link set lo up
+    done
+    echo 33554432 >/proc/sys/net/core/wmem_max
+    echo 33554432 >/proc/sys/net/core/rmem_max
+    for i in 1 2; do
+        ip link add "a$i" netns A type veth peer name "ra$i" netns R
+        ip link add "b$i" netns B type veth peer name "rb$i" netns R
+        # netem loses and delays packets, not what the kernel has put together of many.
+        ip -n A link set "a$i" gso_max_segs 1
+        ip -n B link set "b$i" gso_max_segs 1
+        ip -n A addr add "10.$i.0.1/24" dev "a$i"
+        ip -n R addr add "10.$i.0.2/24" dev "ra$i"
+        ip -n B addr add "10.1$i.0.1/24" dev "b$i"
+        ip -n R addr add "10.1$i.0.2/24" dev "rb$i"
+        for end in "A a$i" "R ra$i" "R rb$i" "B b$i"; do
+            # shellcheck disable=SC2086
+            set -- $end
+            ip -n "$1" link set "$2" up
+        done
+        routes "$i"
+    done
+    on R sysctl -qw net.ipv4.ip_forward=1
+    for host in A B; do
+        on "$host" sysctl -qw net.mptcp.enabled=1 net.ipv4.tcp_congestion_control=cubic \
+            net.ipv4.tcp_no_metrics_save=1 net.mptcp.add_addr_timeout=1
+        ip -n "$host" mptcp limits set subflow 2 add_addr_accepted 2
+    done
+    ip -n B mptcp endpoint add 10.12.0.1 dev b2 signal
+}
+
+routes() { # link: what is lost when it goes down
+    ip -n A route replace "10.1$1.0.0/24" via "10.$1.0.2" 
+    ip -n B route replace "10.$1.0.0/24" via "10.1$1.0.2"
+}
+
+shape() { # link, Mb/s, ms one way, queue in packets, loss in %
+    for dev in "ra$1" "rb$1"; do
+        on R tc qdisc replace dev "$dev" root netem rate "$2mbit" delay "$3ms" limit "$4" loss "$5%"
+    done
+}
+
+links() { # 20 or 100, loss in %: 20+30 Mb/s of 20 and 30 ms, or 100+100 Mb/s of 10 and 30 ms
+    if [ "$1" = 20 ]; then
+        shape 1 20 10 100 "$2"
+        shape 2 30 15 120 "$2"
+    else
+        shape 1 100 5 250 "$2"
+        shape 2 100 15 350 "$2"
+    fi
+}
+
+block() { # link: nothing comes through, and nobody is told
+    for dev in "ra$1" "rb$1"; do on R tc qdisc replace dev "$dev" root netem loss 100%; done
+}
+
+link_down() {
+    ip -n R link set "ra$1" down
+}
+
+link_up() {
+    ip -n R link set "ra$1" up
+    routes "$1"
+}
+
+scheduler() {
+    for host in A B; do on "$host" sysctl -qw "net.mptcp.scheduler=$1" || return 1; done
+}
+
+checksums() {
+    for host in A B; do on "$host" sysctl -qw "net.mptcp.checksum_enabled=$1"; done
+}
+
+counter() { # host, pattern of names: the sum of MPTCP's counters of these names
+    on "$1" awk -v names="$2" '
+        $1 == "MPTcpExt:" && !head { head = 1; for (i = 2; i <= NF; i++) name[i] = $i; next }
+        $1 == "MPTcpExt:" { for (i = 2; i <= NF; i++) if (name[i] ~ names) n += $i }
+        END { print n + 0 }' /proc/net/netstat
+}
+
+both() { # pattern
+    echo $(($(counter A "$1") + $(counter B "$1")))
+}
+
+# What must never be counted: a connection that is MPTCP no longer, a mapping or checksum refused.
+FAULTS='Fallback|InfiniteMap|DSSNotMatching|DSSNoMatchTCP|DSSCorruption|DataCsumErr|MPFail'
+# What a receiver drops after its TCP has acknowledged it: only where its memory is small.
+DROPS='NoDSSInWindow|RcvPruned'
+
+arm_begins() { # of a scheduler's transfers; arm_ends says whether they have shown anything
+    arm_faults=$(both "$FAULTS") arm_joins=$(both 'MPJoinAckRx$') arm_ahead=$(both 'OFOQueue$')
+}
+
+arm_ends() { # scheduler: with a second subflow, data ahead of what is missing, and no fault
+    arm_faults=$(($(both "$FAULTS") - arm_faults)) arm_joins=$(($(both 'MPJoinAckRx$') - arm_joins))
+    arm_ahead=$(($(both 'OFOQueue$') - arm_ahead))
+    echo "$1: $arm_joins joins, $arm_ahead times ahead, $arm_faults fallbacks"
+    [ "$arm_faults" = 0 ] && [ "$arm_joins" -gt 0 ] && [ "$arm_ahead" -gt 0 ]
+}
+
+transfer_to() { # A or B sends: bytes, seed, sndbuf, rcvbuf, [stop at, seconds]; the result in $said
+    case "$1" in
+        A) client="send $2 $3 $4" server="receive $2 $3 $5 ${6:-0} ${7:-0}" ;;
+        B) server="send $2 $3 $4" client="receive $2 $3 $5 ${6:-0} ${7:-0}" ;;
+    esac
+    rm -f /run/server /run/client
+    # shellcheck disable=SC2086
+    on B timeout "${LIMIT:-300}" transfer listen 0.0.0.0 $server >/run/server 2>&1 &
+    server_pid=$!
+    # shellcheck disable=SC2034
+    for try in $(seq 6000); do
+        grep -q listening /run/server 2>/dev/null && break
+        kill -0 "$server_pid" 2>/dev/null || break
+        usleep 10000
+    done
+    # shellcheck disable=SC2086
+    on A timeout "${LIMIT:-300}" transfer connect 10.11.0.1 $client >/run/client 2>&1
+    client_status=$?
+    wait $server_pid
+    server_status=$?
+    said=$(cat /run/server /run/client | grep -v listening)
+    [ "$client_status$server_status" = 00 ] && return 0
+    # What has timed out is stuck.
+    case "$client_status $server_status" in *143* | *124*) said="stuck $said" ;; esac
+    return 1
+}
+
+value() { # NAME= in $said
+    echo "$said" | tr ' ' '\n' | sed -n "s/^$1=//p" | head -1
+}
+
+quiet() { # the kernel has nothing to complain of
+    ! dmesg | grep -E 'WARNING|BUG|Call Trace|KASAN|refcount|soft lockup|blocked for more' | head -5 | grep .
+}

@@ -1,0 +1,2 @@
+# For the test of the test: a test that fails.
+false

@@ -1,0 +1,2 @@
+# For the test of the test: a kernel that complains.
+echo 'WARNING: written by the test of the test' >/dev/kmsg
