@@ -23,13 +23,7 @@ fn main() {
     let mut kinds = vec![("none".to_owned(), None), ("all".to_owned(), Some(protected))];
     let mut args = args.peekable();
     if args.next_if_eq("values").is_some() {
-        for margin in [10, 20, 30] {
-            let rules = CallRules { margin: Duration::from_millis(margin), ..protected };
-            kinds.push((format!("margin {margin} ms"), Some(rules)));
-        }
-        for share in [0.85, 0.9, 0.98] {
-            kinds.push((format!("share {share}"), Some(CallRules { share, ..protected })));
-        }
+        kinds.extend(variants(protected).into_iter().map(|(name, rules)| (name, Some(rules))));
     }
     println!(
         "| links | control | protection | p50 | p95 | 99 % | longest, ms | goodput, Mb/s | of that \
@@ -50,6 +44,47 @@ fn main() {
             }
         }
     }
+}
+
+/// The rules with one value in another way at a time.
+fn variants(rules: CallRules) -> Vec<(String, CallRules)> {
+    let ms = Duration::from_millis;
+    let mut all = Vec::new();
+    let mut vary = |name: &str, change: &dyn Fn(&mut CallRules)| {
+        let mut other = rules;
+        change(&mut other);
+        all.push((name.to_owned(), other));
+    };
+    vary("margin 10 ms", &|r| r.margin = ms(10));
+    vary("margin 30 ms", &|r| r.margin = ms(30));
+    vary("together 30 ms", &|r| r.together = ms(30));
+    vary("together 120 ms", &|r| r.together = ms(120));
+    vary("counted 250 ms", &|r| r.counted = ms(250));
+    vary("counted 1000 ms", &|r| r.counted = ms(1000));
+    vary("share 0.9", &|r| r.share = 0.9);
+    vary("share 0.98", &|r| r.share = 0.98);
+    vary("long queue 100 ms", &|r| r.long_queue = ms(100));
+    vary("long queue 400 ms", &|r| r.long_queue = ms(400));
+    vary("least part 0.1", &|r| r.least_part = 0.1);
+    vary("least part 0.4", &|r| r.least_part = 0.4);
+    vary("growth 0.005", &|r| r.growth = 0.005);
+    vary("growth 0.02", &|r| r.growth = 0.02);
+    vary("regrowth 0.25", &|r| r.regrowth = 0.25);
+    vary("regrowth 1", &|r| r.regrowth = 1.0);
+    vary("used 0.5", &|r| r.used = 0.5);
+    vary("used 0.9", &|r| r.used = 0.9);
+    vary("unused 1.25 s", &|r| r.unused = ms(1250));
+    vary("unused 5 s", &|r| r.unused = ms(5000));
+    vary("search none", &|r| r.search = Duration::ZERO);
+    vary("search 3 s", &|r| r.search = ms(3000));
+    vary("tries 1", &|r| r.tries = 1);
+    vary("tries 3", &|r| r.tries = 3);
+    vary("rest 5 s", &|r| r.rest = ms(5_000));
+    vary("rest 20 s", &|r| r.rest = ms(20_000));
+    vary("rest 60 s", &|r| r.rest = ms(60_000));
+    vary("late 5 s", &|r| r.late = ms(5_000));
+    vary("late 20 s", &|r| r.late = ms(20_000));
+    all
 }
 
 /// One case with seeds from 1, on two threads.

@@ -55,9 +55,10 @@ impl CallReport {
 pub(crate) struct Gates(Vec<[PathGate; 2]>);
 
 impl Gates {
-    /// Those of a plan: of so many paths if it has a call, and else of none.
+    /// Those of a plan: of so many paths if it has a call that is protected, and else of none.
     pub(crate) fn new(plan: &Plan) -> Self {
-        let paths = if plan.calls.is_some() { plan.paths.len() } else { 0 };
+        let is_protected = plan.calls.is_some_and(|call| call.rules.is_some());
+        let paths = if is_protected { plan.paths.len() } else { 0 };
         Self((0..paths).map(|_| Default::default()).collect())
     }
 
@@ -99,14 +100,16 @@ impl Calls {
         let call = plan.calls?;
         let now = Instant::ZERO;
         let mut bonds = [true, false].map(|is_initiator| {
-            let (congestion, calls) = (lane::bbr as _, call.rules);
+            let (congestion, calls) = (lane::bbr as _, call.rules.unwrap_or_default());
             Bond::new(BondConfig { is_initiator, mtu: MTU, mark: never, congestion, calls }, now)
         });
         for (end, bond) in bonds.iter_mut().enumerate() {
+            let lane = |path| LaneId(u8::try_from(path).expect("a run has few paths"));
+            for path in 0..plan.paths.len() {
+                bond.add_lane(lane(path as u64), Role::Active, now);
+            }
             for (path, gate) in gates.of(end) {
-                let id = LaneId(u8::try_from(path.0).expect("a run has few paths"));
-                bond.add_lane(id, Role::Active, now);
-                bond.set_gate(id, Some(gate));
+                bond.set_gate(lane(path.0), Some(gate));
             }
         }
         let paths = u32::try_from(plan.paths.len()).expect("a run has few paths");

@@ -63,7 +63,7 @@ impl Lanes {
         granted: Granted,
         capture: &Arc<Capture>,
         links: Vec<LaneLink>,
-        Manner { dns, is_strict, suspended }: Manner,
+        Manner { dns, calls, is_strict, suspended }: Manner,
     ) -> Option<Self> {
         let (up, lanes_up) = watch::channel(0);
         let bond = BondClient::start(capture.device(), DEVICE, move |n| _ = up.send_replace(n));
@@ -83,6 +83,7 @@ impl Lanes {
             bond: Arc::clone(&bond),
             changed: Arc::clone(&changed),
             lanes_up: lanes_up.clone(),
+            calls,
         };
         let capture = Arc::downgrade(capture);
         let scope = ScopeKeeper { capture, widened, dns, is_strict, suspended };
@@ -160,6 +161,8 @@ impl Drop for Lanes {
 pub(super) struct Manner {
     /// Whether questions to DNS go there.
     pub(super) dns: bool,
+    /// Whether TCP makes way for calls.
+    pub(super) calls: bool,
     /// Whether nothing goes past the server in any case.
     pub(super) is_strict: bool,
     /// Whether nothing is captured, as the server is away.
@@ -269,6 +272,8 @@ struct Keeper {
     bond: Arc<BondClient>,
     changed: Arc<Notify>,
     lanes_up: watch::Receiver<usize>,
+    /// Whether TCP makes way for calls.
+    calls: bool,
 }
 
 impl Keeper {
@@ -328,8 +333,11 @@ impl Keeper {
     }
 
     /// Which paths of TCP are one link with lanes. Each of these makes way for calls on the other. `None` if
-    /// the lanes do not say.
+    /// it is not to, or the lanes do not say. A server that is told of none holds nothing back either.
     async fn paths(&self) -> Option<Vec<(u8, PathId)>> {
+        if !self.calls {
+            return None;
+        }
         let bond = Arc::clone(&self.bond);
         // It waits for the lanes' thread.
         let asked = tokio::task::spawn_blocking(move || bond.status());

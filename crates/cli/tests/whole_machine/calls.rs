@@ -133,7 +133,7 @@ struct Bed {
     _links: Emulator,
 }
 
-fn bed() -> Option<Bed> {
+fn bed(options: &[&str]) -> Option<Bed> {
     let (net, links) = emulated([link(20, 10), link(10, 25)])?;
     let echo = Echo::start(&net.internet, &format!("{FAR_V4}:7000"));
     let control = net.run.path().join("serve.sock").to_str().unwrap().to_owned();
@@ -142,7 +142,8 @@ fn bed() -> Option<Bed> {
     // Of the congestion controls the one that fills queues.
     let paths =
         ["--path", "wlan0=wlan0,congestion=cubic", "--path", "wwan0=wwan0,congestion=cubic"];
-    let mut up = Daemon::spawn(&mut net.command(&net.client, &[&args[..], &paths].concat()));
+    let args = [&args[..], &paths, options].concat();
+    let mut up = Daemon::spawn(&mut net.command(&net.client, &args));
     let said = up.says("up:");
     assert!(said.contains("all TCP, UDP and ICMP"), "{said}");
     ask(&net, echo.address, b"who");
@@ -185,7 +186,7 @@ fn comes_to_say(bed: &Bed, text: &str) {
 /// That nothing is held without a call is shown in virtual time: who waits for lanes here asks, and is one.
 #[test]
 fn a_call_holds_back_downloads_and_uploads_and_lets_them_go() {
-    let Some(bed) = bed() else { return };
+    let Some(bed) = bed(&[]) else { return };
     let flood = Flood::start(&bed.net);
     while flood.came().iter().any(|bytes| *bytes < 8_000_000) {
         thread::sleep(Duration::from_millis(50));
@@ -207,12 +208,28 @@ fn a_call_holds_back_downloads_and_uploads_and_lets_them_go() {
     assert!(after.iter().zip(before).all(|(after, before)| *after > before), "{after:?}");
 }
 
+/// A user may not want it, at either end.
+#[test]
+fn nothing_is_held_back_for_calls_where_that_is_off() {
+    let Some(bed) = bed(&["--calls", "off"]) else { return };
+    let flood = Flood::start(&bed.net);
+    let call = Caller::start(&bed.net, bed.echo.address);
+    // Several seconds of what the links carry.
+    let began = Instant::now();
+    while flood.came().iter().any(|bytes| *bytes < 16_000_000) {
+        assert!(began.elapsed() < PATIENCE, "{:?}", flood.came());
+        thread::sleep(Duration::from_millis(50));
+    }
+    assert!(!call.end().is_empty());
+    comes_to_hold(&bed, |holds| holds.iter().all(|hold| *hold == (None, 0)));
+}
+
 /// The call under load: its answers' 95th percentile beyond the least, and what TCP has of what it had.
 #[test]
 #[ignore = "has a bound of time: make test-lab"]
 fn a_ping_waits_little_under_a_full_download_and_upload() {
     verdict("a_ping_waits_little_under_a_full_download_and_upload", |_| {
-        let bed = bed()?;
+        let bed = bed(&[])?;
         let idle = Caller::start(&bed.net, bed.echo.address);
         thread::sleep(Duration::from_secs(3));
         let base = idle.end().iter().map(|(_, took)| *took).min().unwrap();

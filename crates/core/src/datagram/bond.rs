@@ -7,13 +7,14 @@ use super::LaneId;
 use super::budget::Budget;
 use super::calls::CallRules;
 use super::congestion::LaneCongestion;
-use super::flows::Flows;
+use super::flows::{Flows, Talk};
 use super::frame::{Class, DATA_OVERHEAD, Frame, FrameError};
 use super::lane::{Kept, Lane, LaneState, LaneStatus};
 use super::mtu::SHORT_PACKET;
 use super::order::Order;
 use super::packet::{self, Look};
 use super::place::{PLACE, Place};
+use super::protection::Protection;
 use crate::Instant;
 use crate::gate::PathGate;
 use crate::policy::Role;
@@ -61,8 +62,8 @@ pub struct BondConfig {
     pub mark: fn(&mut [u8]) -> bool,
     /// Makes the congestion control of a lane, for packets of this length at most.
     pub congestion: fn(usize) -> Box<dyn LaneCongestion>,
-    /// What calls are protected by from all else on the same path; if they are.
-    pub calls: Option<CallRules>,
+    /// What calls are protected by from all else on the same path.
+    pub calls: CallRules,
 }
 
 /// What became of packets that were not sent over a lane, or came twice.
@@ -160,7 +161,7 @@ impl Bond {
             let next = self.former.remove(&id).unwrap_or(0);
             let congestion = (self.config.congestion)(self.config.mtu);
             let traits = (role, self.config.is_initiator, self.config.mtu);
-            let lane = Lane::new(id, traits, self.config.calls, next, congestion, now);
+            let lane = Lane::new(id, traits, next, congestion, now);
             self.lanes.insert(id, lane);
         }
         has_room
@@ -171,11 +172,12 @@ impl Bond {
     /// there is no such lane.
     pub fn set_gate(&mut self, id: LaneId, gate: Option<PathGate>) {
         for (&other, lane) in &mut self.lanes {
+            let has_it = |one: &Protection| gate.as_ref().is_some_and(|gate| one.has_gate(gate));
             if other == id {
-                lane.set_gate(gate.as_ref());
-            } else if gate.as_ref().is_some_and(|gate| lane.has_gate(gate)) {
+                lane.set_gate(gate.as_ref(), self.config.calls);
+            } else if lane.protection.as_deref().is_some_and(has_it) {
                 // Two would lift each other's limit.
-                lane.set_gate(None);
+                lane.protection = None;
             }
         }
     }
@@ -183,7 +185,8 @@ impl Bond {
     /// The next lane whose path has been held back for calls, or let go, since this was asked; how it is now.
     pub fn poll_held(&mut self) -> Option<(LaneId, LaneStatus)> {
         let mut lanes = self.lanes.values_mut();
-        let lane = lanes.find_map(|lane| lane.take_held().map(|_| lane))?;
+        let has_changed = |lane: &mut Lane| lane.protection.as_mut()?.take_held();
+        let lane = lanes.find_map(|lane| has_changed(lane).map(|_| lane))?;
         Some((lane.id, lane.status()))
     }
 
@@ -239,7 +242,7 @@ impl Bond {
         };
         let bytes = packet.len();
         let (class, flow) = self.flows.count(look.flow, look.is_urgent, bytes, now);
-        let call = flow.is_call(class).then(|| flow.rate());
+        let talk = flow.talk(class);
         let choice = Choice { lanes: &self.lanes, bytes, now };
         let Some(best) = best else {
             self.counters.no_lane += 1;
@@ -250,7 +253,7 @@ impl Bond {
             Class::Medium => {
                 let lane = choice.keep(flow.lane, best);
                 flow.lane = Some(lane);
-                self.note_call(call, now);
+                self.note_talk(talk, lane, now);
                 return self.queue(lane, Place::default(), look.flow, packet, now);
             }
             Class::Bulk => {
@@ -259,7 +262,8 @@ impl Bond {
                 for &id in &spread.passed_over {
                     self.lanes.get_mut(&id).expect("it was chosen").note_passed_over(now);
                 }
-                self.lanes.get_mut(&spread.lane).expect("it was chosen").note_bulk(now);
+                let lane = self.lanes.get_mut(&spread.lane).expect("it was chosen");
+                lane.protection.iter_mut().for_each(|one| one.note_bulk(now));
                 let numbers = self.flows.numbers(look.flow).filter(|_| !spread.is_only);
                 let place = numbers.map(|numbers| numbers.take(spread.lane, now));
                 let place = place.unwrap_or_default();
@@ -268,7 +272,7 @@ impl Bond {
         }
         flow.lane = Some(best);
         let second = choice.second(best);
-        self.note_call(call, now);
+        self.note_talk(talk, best, now);
         let number = self.take_number();
         let kept = || Kept { number, class, packet: packet.to_vec() };
         self.make_ready(best, kept(), (false, false));
@@ -280,28 +284,28 @@ impl Bond {
         }
     }
 
-    /// A packet is sent of a call of this rate, if it is one.
-    fn note_call(&mut self, call: Option<u64>, now: Instant) {
-        if let Some(rate) = call {
-            self.lanes.values_mut().for_each(|lane| lane.note_call(rate, now));
+    /// A packet is sent over a lane of what may be a call: it is one if it lasts, and is urgent or a small part of
+    /// what the lane's path carries. What fills a link by itself is none.
+    fn note_talk(&mut self, talk: Option<Talk>, lane: LaneId, now: Instant) {
+        let Some(Talk { rate, lasts, is_urgent }) = talk else { return };
+        let protection = self.lanes.get(&lane).and_then(|lane| lane.protection.as_ref());
+        let is_small = is_urgent || protection.is_some_and(|one| one.is_small_part(rate));
+        for protection in self.lanes.values_mut().filter_map(|lane| lane.protection.as_mut()) {
+            protection.note_call(rate, lasts && is_small, now);
         }
     }
 
-    /// A lane that a call may need next, and of which nobody knows how long packets wait there.
-    fn unmeasured(&self, other: LaneId, now: Instant) -> Option<LaneId> {
-        let is_it = |lane: &&Lane| {
-            let is_ready = lane.role == Role::Active && lane.state == LaneState::Up;
-            lane.id != other && is_ready && lane.is_unmeasured(now)
-        };
-        self.lanes.values().find(is_it).map(|lane| lane.id)
-    }
-
-    /// Sends a copy of a packet over such a lane, by whose feedback it shows.
-    fn measure_by(&mut self, kept: &Kept, id: Option<LaneId>, now: Instant) {
+    /// A packet goes over a lane. Sends a copy over another one that a call may need next, and of which nobody
+    /// knows how long packets wait there: by its feedback it shows.
+    fn measure_by(&mut self, kept: &Kept, id: LaneId, now: Instant) {
         let bytes = kept.packet.len();
-        let Some(lane) = id.and_then(|id| self.lanes.get_mut(&id)) else { return };
+        let is_it = |lane: &&mut Lane| {
+            let is_ready = lane.role == Role::Active && lane.state == LaneState::Up;
+            lane.id != id && is_ready && lane.is_unmeasured(now)
+        };
+        let Some(lane) = self.lanes.values_mut().find(is_it) else { return };
         if bytes <= lane.pings.longest_packet() && self.budget.take(bytes as u64, now) {
-            lane.note_measured(now);
+            lane.protection.iter_mut().for_each(|one| one.note_measured(now));
             let (id, packet) = (lane.id, kept.packet.clone());
             self.make_ready(id, Kept { packet, ..*kept }, (true, false));
         }
@@ -561,7 +565,6 @@ impl Bond {
             .collect();
         let mut mark = self.config.mark;
         for id in ids {
-            let unmeasured = self.unmeasured(id, now);
             let lane = self.lanes.get_mut(&id).expect("it was listed");
             if let Some(kept) = lane.again.pop_front() {
                 lane.counters.resent += 1;
@@ -583,7 +586,7 @@ impl Bond {
             self.turn = LaneId(id.0.wrapping_add(1));
             let kept = Kept { number, class, packet: waiting.packet };
             if class == Class::Medium {
-                self.measure_by(&kept, unmeasured, now);
+                self.measure_by(&kept, id, now);
             }
             let lane = self.lanes.get_mut(&id).expect("it was listed");
             return Some(encode(lane, kept, may_keep, now, out));
@@ -601,7 +604,8 @@ impl Bond {
         let of_lane = |lane: &Lane| {
             let room = lane.room_at().filter(|_| lane.has_waiting() && !is_full);
             let own = [lane.arrivals.due(), lane.pings.due()];
-            let times = [room, lane.silent_at(), lane.forget_at(), lane.let_go_at()];
+            let let_go_at = lane.protection.as_ref().and_then(|one| one.poll_timeout());
+            let times = [room, lane.silent_at(), lane.forget_at(), let_go_at];
             let times = own.into_iter().chain(times);
             times.flatten().min()
         };
@@ -619,7 +623,7 @@ impl Bond {
         silent.into_iter().for_each(|id| self.fall_silent(id, now));
         for lane in self.lanes.values_mut() {
             lane.forget_old(now);
-            lane.let_go(now);
+            lane.protection.iter_mut().for_each(|one| one.handle_timeout(now));
         }
         self.order.handle_timeout(now);
     }
@@ -825,13 +829,16 @@ mod tests {
     #[test]
     fn a_gate_is_that_of_one_lane() {
         let congestion = |_| -> Box<dyn LaneCongestion> { Box::new(Plain) };
-        let (calls, mark) = (Some(CallRules::default()), |_: &mut [u8]| false);
+        let (calls, mark) = (CallRules::default(), |_: &mut [u8]| false);
         let config = BondConfig { is_initiator: true, mtu: 1400, mark, congestion, calls };
         let mut bond = Bond::new(config, Instant::ZERO);
         let [first, second] = [LaneId(0), LaneId(1)];
         assert!([first, second].map(|id| bond.add_lane(id, Role::Active, Instant::ZERO))[1]);
         let gate = PathGate::default();
-        let has = |bond: &Bond| [first, second].map(|id| bond.lanes[&id].has_gate(&gate));
+        let has = |bond: &Bond| {
+            let protections = [first, second].map(|id| bond.lanes[&id].protection.as_ref());
+            protections.map(|one| one.is_some_and(|one| one.has_gate(&gate)))
+        };
         bond.set_gate(first, Some(gate.clone()));
         assert_eq!(has(&bond), [true, false]);
         bond.set_gate(second, Some(gate.clone()));

@@ -17,72 +17,97 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::flows::MEDIUM_RATE;
 use crate::{Bitrate, Instant, time};
 
-/// What calls are protected by.
+/// What calls are protected by. What is not by a standard is what did best in the simulator, where each was varied
+/// (`docs/results.md`, "Calls beside a download").
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CallRules {
-    /// How much longer than the least a packet may be on its way.
+    /// How much longer than the least a packet may be on its way, beside what a few packets take: half of what a call
+    /// is to wait at most, as a queue shows when it has grown for a round trip.
     pub margin: Duration,
+    /// The delay of packets sent within so long counts together: the least of them is that of a queue, and not of
+    /// a radio that repeats.
+    pub together: Duration,
+    /// What is sent is counted over so long.
+    pub counted: Duration,
     /// The share of what the link was seen to carry that is left after a cut.
     pub share: f64,
+    /// Until the queue is empty, half of that is taken away as well if it is so long, and less if it is shorter.
+    pub long_queue: Duration,
+    /// The least that is held back, and the least it is held to.
+    pub least: Bitrate,
+    /// Nor is it held to less than this part of the most that the link was seen to carry of late.
+    pub least_part: f64,
+    /// By what part of itself the limit grows in a second, at first.
+    pub growth: f64,
+    /// The same where the link has carried a quarter more of late.
+    pub regrowth: f64,
+    /// The limit counts as used from this part of it on.
+    pub used: f64,
+    /// How long it is kept while it is not, and while nothing tells of the lane: longer than from one ping to the
+    /// next, which is a second.
+    pub unused: Duration,
+    /// How long the rate is halved at most to learn the least delay.
+    pub search: Duration,
+    /// So many cuts in a row that the queue does not follow are in vain: it is another's.
+    pub tries: u32,
+    /// How long a path is left alone then, at first; twice as long each time.
+    pub rest: Duration,
+    /// How long a path is held after the last packet of a call, and what is late: the least delay is one of twice
+    /// to three times as long.
+    pub late: Duration,
 }
 
 impl Default for CallRules {
     /// What the daemons have.
     fn default() -> Self {
-        Self { margin: Duration::from_millis(15), share: 0.95 }
+        Self {
+            margin: Duration::from_millis(15),
+            together: Duration::from_millis(60),
+            counted: Duration::from_millis(500),
+            share: 0.95,
+            long_queue: Duration::from_millis(200),
+            least: Bitrate::bps(500_000),
+            least_part: 0.2,
+            growth: 0.01,
+            regrowth: 0.5,
+            used: 0.75,
+            unused: Duration::from_millis(2500),
+            search: Duration::from_millis(1500),
+            tries: 2,
+            rest: Duration::from_secs(10),
+            late: Duration::from_secs(10),
+        }
     }
 }
 
-/// How long a path is held after the last packet of a call.
-const RELEASE: Duration = Duration::from_secs(10);
-/// How long it is held when nothing tells of the lane: longer than from one ping to the next.
-const UNTOLD: Duration = Duration::from_millis(2500);
-/// The delay of packets sent within so long counts together: the least of them is that of a queue, and not of
-/// a radio that repeats.
-const TOGETHER: Duration = Duration::from_millis(60);
-const APART: Duration = Duration::from_millis(5);
-/// What is sent is counted over so long, noted so often.
-const COUNTED: Duration = Duration::from_millis(500);
-const NOTED: Duration = Duration::from_millis(25);
-/// A rate over less time than that says nothing.
-const LEAST_SPAN: Duration = Duration::from_millis(100);
-/// The least that is held back, and the least it is held to, in bytes a second: 0.5 Mb/s.
-const LEAST_RATE: f64 = 62_500.0;
-/// What a call takes at most: 6 Mb/s, as a flow of medium class.
-const MOST_CALL: f64 = 750_000.0;
-/// Nor is it held to less than this part of the most that the link was seen to carry of late, which is
-/// forgotten in so many seconds.
-const LEAST_PART: f64 = 5.0;
-const BEST: f64 = 20.0;
-/// A queue of so long is emptied at the least rate, half of what the link carries.
-const LONG_QUEUE: Duration = Duration::from_millis(200);
-/// How long the rate is halved at most to learn the least delay; and for how long that must not have
-/// fallen any more.
-const MOST_SEARCH: Duration = Duration::from_millis(1500);
-const SEARCHED: Duration = Duration::from_millis(150);
-/// Delays that differ by less are the same, in microseconds.
-const SAME_US: u64 = 5_000;
-/// By what part of itself the limit grows in a second, at first and at most; how long until it is twice
-/// as much.
-const LEAST_GROWTH: f64 = 0.01;
-const MOST_GROWTH: f64 = 1.0;
-/// The same at first where the link has carried much more of late, of which this is the part.
-const REGAINED_GROWTH: f64 = 0.5;
-const MUCH_LESS: f64 = 0.8;
-const GROWS: Duration = Duration::from_secs(1);
-/// What may be before a packet all the time, as TCP sends some at once, in bytes.
+impl CallRules {
+    /// A rate over less time than that says nothing.
+    fn least_span(&self) -> Duration {
+        self.counted / 5
+    }
+
+    /// Delays that differ by less are the same, in microseconds.
+    fn same_us(&self) -> u64 {
+        micros(self.margin) / 3
+    }
+
+    /// In bytes a second.
+    fn least_rate(&self) -> f64 {
+        self.least.as_bps() as f64 / 8.0
+    }
+}
+
+/// A flow that is a call though it is not urgent has this part of what its link carries, at most.
+const SMALL_PART: f64 = 1.0 / 3.0;
+/// What may be before a packet all the time, as TCP sends two at once, in bytes.
 const FEW_BYTES: f64 = 3000.0;
-/// The limit counts as used from this part of it on; and how long it is kept while it is not.
-const USED: f64 = 0.75;
-const UNUSED: Duration = Duration::from_secs(2);
-/// So many cuts in a row that the queue does not follow are in vain: it is another's.
-const IN_VAIN: u32 = 2;
-/// How long a path is left alone then, twice as long each time, half as long after one that
-/// helped, and at most.
-const REST: Duration = Duration::from_secs(10);
-const MOST_REST: Duration = Duration::from_secs(480);
+/// The limit grows no faster than to twice as much in a second.
+const MOST_GROWTH: f64 = 1.0;
+/// A path is left alone for no longer than so many times the first rest: eight minutes.
+const MOST_RESTS: u32 = 48;
 
 /// What has been sent over a path up to some time, in bytes since the beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -106,25 +131,22 @@ pub(super) struct Sample {
     pub(super) rtt: Duration,
 }
 
-/// The least of the last 20 to 30 seconds in which something was noted.
+/// The least of the last two to three spans in which something was noted.
 #[derive(Debug)]
 struct Least {
     spans: [i64; 3],
     since: Instant,
-}
-
-impl Default for Least {
-    fn default() -> Self {
-        Self { spans: [i64::MAX; 3], since: Instant::ZERO }
-    }
+    span: Duration,
 }
 
 impl Least {
-    const SPAN: Duration = Duration::from_secs(10);
+    fn new(span: Duration) -> Self {
+        Self { spans: [i64::MAX; 3], since: Instant::ZERO, span }
+    }
 
     /// Notes a value; by how much it is beyond the least.
     fn note(&mut self, value: i64, now: Instant) -> u64 {
-        if now.since(self.since) >= Self::SPAN {
+        if now.since(self.since) >= self.span {
             self.spans.rotate_right(1);
             (self.spans[0], self.since) = (value, now);
         }
@@ -193,8 +215,10 @@ pub(super) struct Hold {
     /// The most that the link was seen to carry of late, and when that was looked at.
     best: f64,
     best_at: Instant,
+    /// While something may be a call, what is sent is counted; while something is one, it is held.
+    watched_until: Option<Instant>,
     call_until: Option<Instant>,
-    /// The rate of the greatest, in bytes a second.
+    /// The rate of the greatest of these, in bytes a second.
     call: u64,
     /// When a packet was told of last.
     told: Instant,
@@ -213,14 +237,15 @@ impl Hold {
     pub(super) fn new(rules: CallRules) -> Self {
         Self {
             rules,
-            base: Least::default(),
-            round_trip: Least::default(),
+            base: Least::new(rules.late),
+            round_trip: Least::new(rules.late),
             recent: VecDeque::new(),
             marks: VecDeque::new(),
             phase: Phase::Open,
             rate: 0.0,
             best: 0.0,
             best_at: Instant::ZERO,
+            watched_until: None,
             call_until: None,
             call: 0,
             told: Instant::ZERO,
@@ -228,20 +253,34 @@ impl Hold {
             wait: Instant::ZERO,
             grown: Instant::ZERO,
             vain: 0,
-            rest: REST,
+            rest: rules.rest,
             cuts: 0,
             in_vain: 0,
         }
     }
 
-    /// A packet of a call of this rate is sent, over this lane or another one, in bytes a second.
-    pub(super) fn note_call(&mut self, rate: u64, now: Instant) {
-        if self.call_until.is_none_or(|until| until <= now) {
-            self.phase = Phase::Open;
-            (self.is_known, self.vain, self.rest, self.call) = (false, 0, REST, 0);
+    /// A packet is sent, over this lane or another one, of a flow of this rate in bytes a second that may be a call,
+    /// or is.
+    pub(super) fn note_call(&mut self, rate: u64, is_call: bool, now: Instant) {
+        if self.watched_until.is_none_or(|until| until <= now) {
+            self.handle_silence();
+            (self.best, self.call) = (0.0, 0);
         }
         self.call = self.call.max(rate);
-        self.call_until = Some(now + RELEASE);
+        self.watched_until = Some(now + self.rules.late);
+        if !is_call {
+            return;
+        }
+        if !self.has_call(now) {
+            self.phase = Phase::Open;
+            (self.is_known, self.vain, self.rest) = (false, 0, self.rules.rest);
+        }
+        self.call_until = self.watched_until;
+    }
+
+    /// Whether a flow of this rate is a small part of what the path has carried of late.
+    pub(super) fn is_small_part(&self, rate: u64) -> bool {
+        rate as f64 <= self.best * SMALL_PART
     }
 
     /// Whether there is a call, or was one just now.
@@ -253,19 +292,20 @@ impl Hold {
     /// path is held to, or was seen to carry of late. One that moves to a lane goes on as it was until
     /// something is known of that. `None` where there is no call.
     pub(super) fn call_rate(&self) -> Option<Bitrate> {
-        self.call_until?;
+        self.watched_until?;
         let ends = self.marks.front().zip(self.marks.back());
-        let is_new = ends.is_none_or(|(first, last)| last.sent.since(first.sent) < COUNTED);
+        let is_new =
+            ends.is_none_or(|(first, last)| last.sent.since(first.sent) < self.rules.counted);
         let all = self.limit().unwrap_or(self.best);
         let own = if is_new { self.call as f64 } else { 0.0 };
-        Some(bits((all / 2.0).min(MOST_CALL).max(own)))
+        Some(bits((all / 2.0).min(MEDIUM_RATE as f64).max(own)))
     }
 
     /// When [`Self::handle_timeout`] has something to do.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        let until = self.call_until?;
-        let untold = (!self.marks.is_empty()).then(|| self.told + UNTOLD);
-        Some(untold.map_or(until, |untold| untold.min(until)))
+        let until = self.watched_until?;
+        let untold = (!self.marks.is_empty()).then(|| self.told + self.rules.unused);
+        [Some(until), self.call_until, untold].into_iter().flatten().min()
     }
 
     /// Lets the path go when there has been no call for a while, or nothing has told of the lane.
@@ -273,9 +313,8 @@ impl Hold {
         if self.poll_timeout().is_none_or(|at| now < at) {
             return;
         }
-        if !self.has_call(now) {
-            self.call_until = None;
-        }
+        self.watched_until = self.watched_until.filter(|until| now < *until);
+        self.call_until = self.call_until.filter(|until| now < *until);
         self.handle_silence();
     }
 
@@ -294,9 +333,12 @@ impl Hold {
         let beyond = self.round_trip.note(rtt_us, now);
         let queue_us = self.base.note(owd_us, now).min(beyond);
         self.told = now;
+        if self.watched_until.is_none_or(|until| until <= now) {
+            return false;
+        }
         self.note(sample, queue_us);
         let rates = self.rates();
-        let past = now.since(self.best_at).as_secs_f64() / BEST;
+        let past = now.since(self.best_at).as_secs_f64() / (2 * self.rules.late).as_secs_f64();
         self.best = (self.best * (-past).exp()).max(rates.map_or(0.0, |rates| rates.served));
         self.best_at = now;
         if !self.has_call(now) {
@@ -314,21 +356,22 @@ impl Hold {
     /// Keeps what is needed of a packet.
     fn note(&mut self, sample: &Sample, queue_us: u64) {
         let Sample { sent, carried, .. } = *sample;
+        let CallRules { counted, together, .. } = self.rules;
         // Where packets are far apart, each has to speak for itself.
-        if self.recent.back().is_some_and(|(at, _)| sent.since(*at) > COUNTED) {
+        if self.recent.back().is_some_and(|(at, _)| sent.since(*at) > counted) {
             self.recent.clear();
         }
         match self.recent.back_mut() {
-            Some((at, queue)) if sent.since(*at) < APART => *queue = queue_us.min(*queue),
+            Some((at, queue)) if sent.since(*at) < together / 12 => *queue = queue_us.min(*queue),
             _ => self.recent.push_back((sent, queue_us)),
         }
-        while self.recent.len() > 2 && self.recent[1].0 + TOGETHER <= sent {
+        while self.recent.len() > 2 && self.recent[1].0 + together <= sent {
             self.recent.pop_front();
         }
-        if self.marks.back().is_none_or(|mark| sent.since(mark.sent) >= NOTED) {
+        if self.marks.back().is_none_or(|mark| sent.since(mark.sent) >= counted / 20) {
             self.marks.push_back(Mark { sent, carried, queue_us });
         }
-        while self.marks.len() > 2 && self.marks[1].sent + COUNTED <= sent {
+        while self.marks.len() > 2 && self.marks[1].sent + counted <= sent {
             self.marks.pop_front();
         }
     }
@@ -336,7 +379,7 @@ impl Hold {
     /// How much longer than the least all packets have been on their way for a moment, in microseconds.
     fn queue_us(&self) -> u64 {
         let (Some(first), Some(last)) = (self.recent.front(), self.recent.back()) else { return 0 };
-        let is_long = self.recent.len() == 1 || last.0.since(first.0) >= TOGETHER;
+        let is_long = self.recent.len() == 1 || last.0.since(first.0) >= self.rules.together;
         let least = self.recent.iter().map(|(_, queue)| *queue).min();
         least.filter(|_| is_long).unwrap_or(0)
     }
@@ -345,7 +388,7 @@ impl Hold {
     fn rates(&self) -> Option<Rates> {
         let (first, last) = (self.marks.front()?, self.marks.back()?);
         let span = last.sent.since(first.sent);
-        if span < LEAST_SPAN {
+        if span < self.rules.least_span() {
             return None;
         }
         let sent = |of: fn(&Carried) -> u64| {
@@ -359,10 +402,10 @@ impl Hold {
     /// What the link has carried since it has a queue, up to this mark. It has been busy all the time, and
     /// what was sent in this time came within as much more as the queue has grown.
     fn served(&self, last: &Mark) -> Option<f64> {
-        let busy = self.marks.iter().rev().take_while(|mark| mark.queue_us > SAME_US);
+        let busy = self.marks.iter().rev().take_while(|mark| mark.queue_us > self.rules.same_us());
         let first = busy.last()?;
         let span = last.sent.since(first.sent);
-        if span < LEAST_SPAN {
+        if span < self.rules.least_span() {
             return None;
         }
         let grown = (last.queue_us as f64 - first.queue_us as f64) / 1e6;
@@ -374,39 +417,40 @@ impl Hold {
 
     /// The path is looked at for the first time since a call has begun.
     fn begin(&mut self, rates: Rates, owd_us: i64, now: Instant) {
-        if rates.tcp + rates.bulk < LEAST_RATE {
+        if rates.tcp + rates.bulk < self.rules.least_rate() {
             return;
         }
         let to = self.bounded(rates.served * self.rules.share);
         self.rate = self.bounded(rates.served / 2.0);
-        let (until, lowered) = (now + MOST_SEARCH, now);
+        let (until, lowered) = (now + self.rules.search, now);
         self.phase = Phase::Searching { until, lowered, first_us: owd_us, least_us: owd_us, to };
     }
 
     fn judge(&mut self, rates: Rates, owd_us: i64, now: Instant) {
         let (margin_us, queue_us, trip) = (self.margin_us(), self.queue_us(), self.trip(now));
-        let is_used = rates.tcp + rates.lane >= USED * self.rate;
+        let is_used = rates.tcp + rates.lane >= self.rules.used * self.rate;
+        let (same_us, quiet) = (self.rules.same_us(), self.rules.least_span() + trip);
         match &mut self.phase {
             Phase::Open if queue_us > margin_us => self.cut(rates.served, rates, now),
             Phase::Open => {}
             Phase::Searching { until, lowered, first_us, least_us, to } => {
-                if owd_us.saturating_add(SAME_US.cast_signed() / 2) < *least_us {
+                if owd_us.saturating_add(same_us.cast_signed() / 2) < *least_us {
                     (*least_us, *lowered) = (owd_us, now);
                 }
-                if now.since(*lowered) > SEARCHED + trip || *until <= now {
+                if now.since(*lowered) > quiet || *until <= now {
                     let (to, has_fallen) = (*to, first_us.abs_diff(*least_us) > margin_us);
                     if has_fallen { self.hold(to, now) } else { self.phase = Phase::Open }
                 }
             }
             Phase::Draining { to, .. } if queue_us <= margin_us / 2 => {
                 let to = *to;
-                (self.vain, self.rest) = (0, (self.rest / 2).max(REST));
+                (self.vain, self.rest) = (0, (self.rest / 2).max(self.rules.rest));
                 self.hold(to, now);
             }
             Phase::Draining { until, .. } if now < *until => {}
             Phase::Draining { queue_us: before, .. } => {
                 self.vain = if queue_us > *before / 2 { self.vain + 1 } else { 0 };
-                match self.vain < IN_VAIN {
+                match self.vain < self.rules.tries {
                     true => self.cut(self.rate.min(rates.served), rates, now),
                     false => self.rest(now),
                 }
@@ -418,7 +462,9 @@ impl Hold {
                 *used = now;
                 self.grow(queue_us <= margin_us / 2, now);
             }
-            Phase::Held { used, .. } if now.since(*used) > UNUSED => self.phase = Phase::Open,
+            Phase::Held { used, .. } if now.since(*used) > self.rules.unused => {
+                self.phase = Phase::Open
+            }
             Phase::Held { .. } => self.grow(queue_us <= margin_us / 2, now),
             Phase::Resting { until } if *until <= now => self.phase = Phase::Open,
             Phase::Resting { .. } => {}
@@ -429,8 +475,7 @@ impl Hold {
     /// is no queue.
     fn margin_us(&self) -> u64 {
         let few = if self.limit().is_some() { 1e6 * FEW_BYTES / self.rate } else { 0.0 };
-        let margin = u64::try_from(self.rules.margin.as_micros()).unwrap_or(u64::MAX);
-        margin.saturating_add(few as u64)
+        micros(self.rules.margin).saturating_add(few as u64)
     }
 
     /// How long ago what was told of last was sent.
@@ -440,7 +485,7 @@ impl Hold {
 
     /// A rate, or the least that is left in any case.
     fn bounded(&self, rate: f64) -> f64 {
-        rate.max(self.best / LEAST_PART).max(LEAST_RATE)
+        rate.max(self.best * self.rules.least_part).max(self.rules.least_rate())
     }
 
     /// Keeps to a rate from now on.
@@ -451,13 +496,13 @@ impl Hold {
 
     /// How fast the limit grows at first: fast where the link has carried much more of late.
     fn first_growth(&self) -> f64 {
-        if self.rate < MUCH_LESS * self.best { REGAINED_GROWTH } else { LEAST_GROWTH }
+        if self.rate < 0.8 * self.best { self.rules.regrowth } else { self.rules.growth }
     }
 
     /// The limit grows while nothing waits, whether it is used or not: it may have been too low.
     fn grow(&mut self, is_empty: bool, now: Instant) {
         // Where packets are far apart, what it does shows late.
-        let time = now.since(self.grown).min(2 * LEAST_SPAN).as_secs_f64();
+        let time = now.since(self.grown).min(2 * self.rules.least_span()).as_secs_f64();
         self.grown = now;
         let first = self.first_growth();
         let Phase::Held { growth, since, .. } = &mut self.phase else { return };
@@ -466,7 +511,7 @@ impl Hold {
             return;
         }
         self.rate *= 1.0 + *growth * time;
-        if now.since(*since) >= GROWS {
+        if now.since(*since) >= 2 * self.rules.counted {
             (*growth, *since) = ((*growth * 2.0).min(MOST_GROWTH), now);
         }
     }
@@ -476,12 +521,12 @@ impl Hold {
         self.in_vain += 1;
         self.vain = 0;
         self.phase = Phase::Resting { until: now + self.rest };
-        self.rest = (self.rest * 2).min(MOST_REST);
+        self.rest = (self.rest * 2).min(self.rules.rest * MOST_RESTS);
     }
 
     /// Lowers the limit from a rate, if there is something to hold back, and what the last change did is seen.
     fn cut(&mut self, from: f64, rates: Rates, now: Instant) {
-        if rates.tcp + rates.bulk < LEAST_RATE / 2.0 {
+        if rates.tcp + rates.bulk < self.rules.least_rate() / 2.0 {
             self.phase = Phase::Open;
             return;
         }
@@ -492,12 +537,13 @@ impl Hold {
         let (queue_us, trip) = (self.queue_us(), self.trip(now));
         let queue = Duration::from_micros(queue_us);
         self.cuts += 1;
-        self.wait = now + trip + 2 * TOGETHER;
+        let CallRules { together, long_queue, .. } = self.rules;
+        self.wait = now + trip + 2 * together;
         // Twice the time that it takes to empty the queue at this rate, once it shows.
-        let part = (queue.as_secs_f64() / LONG_QUEUE.as_secs_f64()).clamp(0.2, 1.0) / 2.0;
+        let part = (queue.as_secs_f64() / long_queue.as_secs_f64()).clamp(0.2, 1.0) / 2.0;
         self.rate = self.bounded(to * (1.0 - part));
-        let took = queue.min(2 * LONG_QUEUE).div_f64(part) * 2;
-        let until = now + trip + took + 2 * TOGETHER;
+        let took = queue.min(2 * long_queue).div_f64(part) * 2;
+        let until = now + trip + took + 2 * together;
         self.phase = Phase::Draining { to, until, queue_us };
     }
 
@@ -525,7 +571,7 @@ impl Hold {
     fn part(&self, other: fn(&Rates) -> f64) -> Option<Bitrate> {
         let limit = self.limit()?;
         let other = self.rates().map_or(0.0, |rates| other(&rates));
-        Some(bits((limit - other).max(limit / 2.0).max(LEAST_RATE)))
+        Some(bits((limit - other).max(limit / 2.0).max(self.rules.least_rate())))
     }
 
     pub(super) fn status(&self) -> HoldStatus {
@@ -536,6 +582,10 @@ impl Hold {
             in_vain: self.in_vain,
         }
     }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// A rate of so many bytes a second.

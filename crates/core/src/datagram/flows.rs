@@ -15,19 +15,28 @@ const URGENT_RATE: u64 = 25_000;
 /// A flow that is urgent by its kind, such as a ping, is not beyond this rate: 2 Mb/s.
 const URGENT_KIND_RATE: u64 = 250_000;
 /// A flow of this rate or less is of medium class: 6 Mb/s, a call with pictures.
-const MEDIUM_RATE: u64 = 750_000;
-/// A flow that is not bulk and lasts so long, without such a pause, is a call if it is answered, so that nobody
-/// can make one who only sends. Questions to DNS and the first packets of connections are none, and a ping each
-/// second is one.
+pub(super) const MEDIUM_RATE: u64 = 750_000;
+/// A flow that lasts so long, without such a pause, may be a call. Questions to DNS and the first packets of
+/// connections are none, and a ping each second is one.
 const CALL: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_secs(2);
-/// The last answer is no longer ago.
+/// Nor is it one if the last answer is longer ago, so that nobody can make one who only sends.
 const ANSWERED: Duration = Duration::from_secs(10);
 /// What a rate is measured over.
 const SPAN: Duration = Duration::from_secs(1);
 /// How long a flow is remembered at least, and how many are at most, twice.
 const REMEMBERED: Duration = Duration::from_secs(30);
 const MAX_FLOWS: usize = 4096;
+
+/// What may be a call: a flow that is answered and no bulk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Talk {
+    /// In bytes a second.
+    pub(super) rate: u64,
+    /// Whether it has gone on for a while.
+    pub(super) lasts: bool,
+    pub(super) is_urgent: bool,
+}
 
 /// A flow.
 #[derive(Clone, Debug, Default)]
@@ -63,14 +72,15 @@ impl Flow {
         self.bytes += bytes;
     }
 
-    /// Whether it is a call, as its last packet shows, which is of this class.
-    pub(super) fn is_call(&self, class: Class) -> bool {
+    /// Whether it may be a call, as its last packet shows, which is of this class.
+    pub(super) fn talk(&self, class: Class) -> Option<Talk> {
         let is_answered = self.answered.is_some_and(|at| self.last.since(at) <= ANSWERED);
-        class != Class::Bulk && is_answered && self.last.since(self.began) >= CALL
+        let lasts = self.last.since(self.began) >= CALL;
+        let talk = Talk { rate: self.rate(), lasts, is_urgent: class == Class::Urgent };
+        (class != Class::Bulk && is_answered).then_some(talk)
     }
 
-    /// What it sends, in bytes a second.
-    pub(super) fn rate(&self) -> u64 {
+    fn rate(&self) -> u64 {
         self.bytes.max(self.before)
     }
 
@@ -164,7 +174,7 @@ mod tests {
                 flows.note_answer(flow, at(10_000 + every * n));
             }
             let (class, flow) = flows.count(flow, false, bytes, at(10_000 + every * n));
-            flow.is_call(class)
+            flow.talk(class).is_some_and(|talk| talk.lasts)
         };
         let pings: Vec<_> = (0..5).map(|n| is_call(6, n, 1000, 84)).collect();
         assert_eq!(pings, [false, true, true, true, true]);

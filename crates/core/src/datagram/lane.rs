@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use super::LaneId;
 use super::arrivals::Arrivals;
-use super::calls::{CallRules, Carried, Hold, HoldStatus, Sample};
+use super::calls::{CallRules, Carried, HoldStatus, Sample};
 use super::congestion::{LaneAck, LaneCongestion};
 use super::delivery::{Delivery, Stamp};
 use super::frame::{Class, Feedback};
 use super::least::LeastRtt;
 use super::pings::Pings;
 use super::place::PLACE;
+use super::protection::Protection;
 use super::rate::DeliveryRate;
 use crate::fq_codel::{FqCodel, QueueConfig};
 use crate::gate::PathGate;
@@ -35,8 +36,6 @@ const LEAST_SILENCE: Duration = Duration::from_millis(60);
 const MOST_SILENCE: Duration = Duration::from_secs(1);
 /// What the other end may take to tell what has come, and the system to wake both.
 const TELLING: Duration = Duration::from_millis(20);
-/// Datagrams without data that are remembered.
-const CONTROLS: usize = 64;
 /// What is so many datagrams below the newest that has come is lost.
 const OVERTAKEN: u64 = 128;
 /// The part of the loss of the past that a new measurement takes away.
@@ -46,12 +45,6 @@ const POOR_LOSS: f64 = 0.02;
 const POOR_DELAY: Duration = Duration::from_millis(150);
 /// A round trip so much longer than the least is one with a queue, at least.
 const LEAST_QUEUED: Duration = Duration::from_millis(10);
-/// How long a lane that had bulk packets counts as having some.
-const BULK: Duration = Duration::from_millis(200);
-/// How often the delay of a lane is measured at least, while there are calls on another one.
-const MEASURED: Duration = Duration::from_millis(100);
-/// For so many bytes of TCP meanwhile: less fills no queue.
-const MEASURED_FOR: u64 = 5_000;
 
 /// Whether a lane carries something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,24 +172,8 @@ pub(super) struct Lane {
     delivery: Delivery,
     congestion: Box<dyn LaneCongestion>,
     loss: f64,
-    /// Datagrams without data of late: its sequence number, and when it was sent.
-    controls: VecDeque<(u64, Instant, Carried)>,
-    /// What all else that this end sends over the path goes through, and what holds it back for calls.
-    gate: Option<PathGate>,
-    hold: Option<Hold>,
-    /// Whether its path was held back when that was asked last.
-    was_held: bool,
-    /// Until when it counts as having bulk, and the bytes of that.
-    bulk_to: Option<Instant>,
-    bulk_bytes: u64,
-    /// When a copy was sent last to measure its delay, and what TCP had sent by then.
-    measured: (Instant, u64),
-}
-
-impl Drop for Lane {
-    fn drop(&mut self) {
-        self.gate.iter().for_each(|gate| gate.set_limit(None));
-    }
+    /// How its path makes way for calls, if it does.
+    pub(super) protection: Option<Box<Protection>>,
 }
 
 impl Lane {
@@ -204,7 +181,6 @@ impl Lane {
     pub(super) fn new(
         id: LaneId,
         (role, is_initiator, mtu): (Role, bool, usize),
-        calls: Option<CallRules>,
         next: u64,
         congestion: Box<dyn LaneCongestion>,
         now: Instant,
@@ -240,95 +216,35 @@ impl Lane {
             delivery: Delivery::default(),
             congestion,
             loss: 0.0,
-            controls: VecDeque::new(),
-            gate: None,
-            hold: calls.map(Hold::new),
-            was_held: false,
-            bulk_to: None,
-            bulk_bytes: 0,
-            measured: (now, 0),
+            protection: None,
         }
     }
 
-    /// Whether it has this gate.
-    pub(super) fn has_gate(&self, gate: &PathGate) -> bool {
-        self.gate.as_ref().is_some_and(|one| one.is(gate))
-    }
-
-    /// TCP over the path goes through this gate, if there is one.
-    pub(super) fn set_gate(&mut self, gate: Option<&PathGate>) {
-        if gate.map_or(self.gate.is_none(), |gate| self.has_gate(gate)) {
-            return;
+    /// TCP over the path goes through this gate from now on, if it is not that one, and makes way for calls by these
+    /// rules; without a gate it does not.
+    pub(super) fn set_gate(&mut self, gate: Option<&PathGate>, rules: CallRules) {
+        let is_same = |protection: &Protection| gate.is_some_and(|gate| protection.has_gate(gate));
+        if !self.protection.as_deref().is_some_and(is_same) {
+            let new = gate.map(|gate| Protection::new(gate.clone(), rules));
+            self.protection = new.map(Box::new);
         }
-        self.gate.iter().for_each(|gate| gate.set_limit(None));
-        self.gate = gate.cloned();
-        // What went through another one says nothing of this path.
-        self.hold.iter_mut().for_each(Hold::handle_silence);
     }
 
-    /// A packet of a call of this rate is sent, over this lane or another one, in bytes a second.
-    pub(super) fn note_call(&mut self, rate: u64, now: Instant) {
-        self.hold.iter_mut().for_each(|hold| hold.note_call(rate, now));
-    }
-
-    /// Bulk packets are given to it.
-    pub(super) fn note_bulk(&mut self, now: Instant) {
-        self.bulk_to = Some(now + BULK);
-    }
-
-    /// Whether what is not urgent is taken to be bulk: a lane that has bulk has it all in one queue.
     fn has_bulk(&self, now: Instant) -> bool {
-        self.bulk_to.is_some_and(|until| now <= until)
+        self.protection.as_ref().is_some_and(|protection| protection.has_bulk(now))
     }
 
-    /// Whether there is a call, TCP loads this lane's path, and no packet goes over it by which its delay would
-    /// show.
+    /// Whether a call may need the lane next, and nobody knows how long packets wait there.
     pub(super) fn is_unmeasured(&self, now: Instant) -> bool {
-        self.hold.as_ref().is_some_and(|hold| hold.has_call(now))
-            && self.flight.back().is_none_or(|sent| sent.at + MEASURED <= now)
-            && self.measured.0 + MEASURED <= now
-            && self.carried().tcp >= self.measured.1 + MEASURED_FOR
-    }
-
-    /// A copy goes over it, to measure its delay.
-    pub(super) fn note_measured(&mut self, now: Instant) {
-        self.measured = (now, self.carried().tcp);
-    }
-
-    /// When the path may be let go.
-    pub(super) fn let_go_at(&self) -> Option<Instant> {
-        self.hold.as_ref().and_then(Hold::poll_timeout)
-    }
-
-    /// Lets the path go when there has been no call for a while.
-    pub(super) fn let_go(&mut self, now: Instant) {
-        if self.let_go_at().is_some_and(|at| at <= now) {
-            self.hold.iter_mut().for_each(|hold| hold.handle_timeout(now));
-            self.apply_hold();
-        }
-    }
-
-    /// Whether its path is held back now, if that has changed since this was asked.
-    pub(super) fn take_held(&mut self) -> Option<bool> {
-        let is_held = self.hold.as_ref().is_some_and(Hold::is_held);
-        let was_held = std::mem::replace(&mut self.was_held, is_held);
-        (is_held != was_held).then_some(is_held)
-    }
-
-    fn apply_hold(&self) {
-        let limit = self.hold.as_ref().and_then(Hold::tcp_limit);
-        let gate = self.gate.as_ref().filter(|gate| limit.is_some() || gate.limit().is_some());
-        gate.into_iter().for_each(|gate| gate.set_limit(limit));
+        let sent = self.flight.back().map(|sent| sent.at);
+        self.protection.as_ref().is_some_and(|one| one.is_unmeasured(sent, now))
     }
 
     /// How fast packets go that are not urgent: bulk no faster than calls allow, and calls no slower than the
     /// path is known to carry, though their lane may have had no occasion to find that out.
     fn pacing(&self, is_bulk: bool) -> Bitrate {
-        let (pacing, hold) = (self.congestion.pacing_rate(), self.hold.as_ref());
-        match is_bulk {
-            true => hold.and_then(Hold::lane_limit).map_or(pacing, |limit| limit.min(pacing)),
-            false => hold.and_then(Hold::call_rate).map_or(pacing, |least| least.max(pacing)),
-        }
+        let own = self.congestion.pacing_rate();
+        self.protection.as_ref().map_or(own, |protection| protection.pacing(own, is_bulk))
     }
 
     /// The sequence number of the next datagram.
@@ -345,17 +261,8 @@ impl Lane {
     /// As [`Self::take_sequence`], of a datagram without data that is sent over the lane now.
     pub(super) fn take_control(&mut self, now: Instant) -> u64 {
         let sequence = self.take_sequence();
-        if self.controls.len() >= CONTROLS {
-            self.controls.pop_front();
-        }
-        self.controls.push_back((sequence, now, self.carried()));
+        self.protection.iter_mut().for_each(|one| one.note_control(sequence, now));
         sequence
-    }
-
-    /// What has been sent over the path so far.
-    fn carried(&self) -> Carried {
-        let (tcp, lane) = (self.gate.as_ref().map_or(0, PathGate::spent), self.counters.sent_bytes);
-        Carried { tcp, lane, bulk: self.bulk_bytes }
     }
 
     /// Notes a datagram of data that is sent now. `kept` is what may have to go again.
@@ -373,7 +280,8 @@ impl Lane {
         let stamp = self.delivery.stamp(self.in_flight, now);
         let is_urgent = class == Class::Urgent;
         let at = now;
-        let (carried, is_done) = (self.carried(), false);
+        let carried = self.protection.as_ref().map_or_else(Carried::default, |one| one.carried());
+        let is_done = false;
         self.flight.push_back(Sent {
             sequence,
             at,
@@ -401,7 +309,7 @@ impl Lane {
         self.counters.sent_packets += 1;
         self.counters.sent_bytes += bytes;
         self.counters.urgent_bytes += if is_urgent { bytes } else { 0 };
-        self.bulk_bytes += if is_bulk { bytes } else { 0 };
+        self.protection.iter_mut().for_each(|one| one.note_sent(bytes, is_bulk));
         self.pings.note_sent(now);
     }
 
@@ -512,15 +420,13 @@ impl Lane {
     fn take_sample(&mut self, come: &Come, feedback: &Feedback, now: Instant) {
         let is_newest = |sequence: u64| sequence + 1 == self.told;
         let data = come.newest.as_ref().filter(|newest| is_newest(newest.sequence));
-        let control = || self.controls.iter().find(|(sequence, ..)| is_newest(*sequence));
         let newest = data.map(|newest| (newest.at, newest.carried));
-        let newest = newest.or_else(|| control().map(|&(_, at, carried)| (at, carried)));
-        let (Some((sent, carried)), Some(hold)) = (newest, &mut self.hold) else { return };
+        let Some(protection) = &mut self.protection else { return };
+        let newest = newest.or_else(|| protection.control(self.told.checked_sub(1)?));
+        let Some((sent, carried)) = newest else { return };
         let rtt = now.since(sent).saturating_sub(feedback.delay);
         let sample = Sample { sent, carried, arrived_us: feedback.arrived_us, rtt };
-        if hold.handle_sample(&sample, now) {
-            self.apply_hold();
-        }
+        protection.handle_sample(&sample, now);
     }
 
     /// Notes which packets have come.
@@ -619,8 +525,7 @@ impl Lane {
             self.state = LaneState::Silent;
             self.congestion.on_silence(now);
             self.pings.fell_silent(now);
-            self.hold.iter_mut().for_each(Hold::handle_silence);
-            self.apply_hold();
+            self.protection.iter_mut().for_each(|one| one.handle_silence());
         }
         let urgent = age.max(self.patience() + TELLING);
         let mut back = Vec::new();
@@ -668,7 +573,7 @@ impl Lane {
 
     /// What may be on its way.
     fn window(&self) -> u64 {
-        let call = self.hold.as_ref().and_then(Hold::call_rate).zip(self.srtt);
+        let call = self.protection.as_ref().and_then(|one| one.call_rate()).zip(self.srtt);
         let call = call.map_or(0, |(rate, srtt)| rate.bytes_in(srtt + TELLING).as_u64());
         self.congestion.window().max(call)
     }
@@ -716,7 +621,7 @@ impl Lane {
             waiting: self.queue.len() as u64,
             dropped: self.queue.dropped,
             overflowed: self.queue.full,
-            hold: self.hold.as_ref().map(Hold::status).unwrap_or_default(),
+            hold: self.protection.as_ref().map(|one| one.status()).unwrap_or_default(),
             counters: self.counters,
         }
     }
@@ -804,7 +709,7 @@ mod tests {
 
     fn lane() -> Lane {
         let congestion = Box::new(Fixed::default());
-        Lane::new(LaneId(0), (Role::Active, true, 1400), None, 0, congestion, at(0))
+        Lane::new(LaneId(0), (Role::Active, true, 1400), 0, congestion, at(0))
     }
 
     fn send(lane: &mut Lane, class: Class, now: Instant) -> u64 {
@@ -905,21 +810,20 @@ mod tests {
     /// A lane of a path that TCP fills while there is a call: it is held back.
     fn held() -> (Lane, PathGate) {
         let (mut lane, gate) = (lane(), PathGate::default());
-        lane.hold = Some(Hold::new(CallRules::default()));
-        lane.set_gate(Some(&gate));
+        lane.set_gate(Some(&gate), CallRules::default());
+        let protection = lane.protection.as_mut().unwrap();
         for ms in (0..1_600).step_by(20) {
             let now = at(ms);
-            lane.note_call(10_000, now);
+            protection.note_call(10_000, true, now);
             gate.spend(25_000, now);
             // 10 Mb/s go there; after a second packets wait longer and longer.
             let wait_us = 50 * ms.saturating_sub(1_000);
             let sent_us = 1_000 * ms;
             let rtt = Duration::from_micros(40_000 + wait_us);
             let arrived_us = sent_us + 20_000 + wait_us;
-            let sample = Sample { sent: now, carried: lane.carried(), arrived_us, rtt };
-            lane.hold.as_mut().unwrap().handle_sample(&sample, now + rtt);
+            let sample = Sample { sent: now, carried: protection.carried(), arrived_us, rtt };
+            protection.handle_sample(&sample, now + rtt);
         }
-        lane.apply_hold();
         assert!(gate.limit().is_some());
         (lane, gate)
     }
@@ -930,7 +834,7 @@ mod tests {
         let (mut lane, gate) = held();
         let limit = gate.limit().unwrap();
         for class in [Class::Medium, Class::Bulk] {
-            lane.note_bulk(at(4_000));
+            lane.protection.as_mut().unwrap().note_bulk(at(4_000));
             lane.paced_to = at(4_000);
             send(&mut lane, class, at(4_000));
             let took = lane.paced_to.since(at(4_000)).as_secs_f64();
@@ -949,14 +853,14 @@ mod tests {
         let (mut lane, gate) = held();
         let other = PathGate::default();
         other.spend(1 << 40, at(4_000));
-        lane.set_gate(Some(&other));
+        lane.set_gate(Some(&other), CallRules::default());
         assert_eq!((gate.limit(), other.limit()), (None, None));
-        assert!(lane.hold.as_ref().unwrap().tcp_limit().is_none());
+        assert!(lane.status().hold.limit.is_none());
         let (mut lane, gate) = held();
-        lane.set_gate(Some(&gate));
+        lane.set_gate(Some(&gate), CallRules::default());
         assert!(gate.limit().is_some(), "it is the same");
-        lane.set_gate(None);
-        assert_eq!((gate.limit(), lane.has_gate(&gate)), (None, false));
+        lane.set_gate(None, CallRules::default());
+        assert!(gate.limit().is_none() && lane.protection.is_none());
     }
 
     #[test]

@@ -39,6 +39,7 @@ mod order;
 mod packet;
 mod pings;
 mod place;
+mod protection;
 mod rate;
 
 pub use bond::{Bond, BondConfig, BondCounters, MAX_LANES, MAX_MEMORY, MAX_WAITING, Transmit};

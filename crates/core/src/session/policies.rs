@@ -16,6 +16,8 @@ pub(super) struct Policies {
     pub(super) gates: BTreeMap<PathId, PathGate>,
     /// Whether any of them is not just active: without, sessions cost nothing more.
     pub(super) is_any: bool,
+    /// Whether a gate may have let nothing through when that was looked at last.
+    pub(super) is_gated: bool,
     /// Since when, without a break, data have waited that no subflow took.
     pub(super) waiting_since: Option<Instant>,
 }
@@ -59,13 +61,7 @@ impl Policies {
         self.gates.get(&path).map_or(cap, |gate| gate.ready_at().max(cap))
     }
 
-    /// Notes that `bytes` go over a path.
-    pub(super) fn spend(&self, path: PathId, bytes: u64, now: Instant) {
-        self.cap(path).into_iter().for_each(|cap| cap.spend(bytes, now));
-        self.gates.get(&path).into_iter().for_each(|gate| gate.spend(bytes, now));
-    }
-
-    fn cap(&self, path: PathId) -> Option<&RateCap> {
+    pub(super) fn cap(&self, path: PathId) -> Option<&RateCap> {
         self.paths.get(&path)?.cap.as_ref()
     }
 }

@@ -60,17 +60,24 @@ impl SendHalf {
         if let Some(applied) = self.policies.paths.get(&subflow.path()) {
             subflow.set_policy(applied.role, applied.rate());
         }
+        subflow.set_gate(self.policies.gates.get(&subflow.path()).cloned());
     }
 
     /// How many bytes of what the subflow's socket has room for its path's cap and gate let through.
     pub(super) fn allowed(&self, index: usize, now: Instant) -> u64 {
         let subflow = &self.subflows[index];
+        if !self.policies.is_any && !subflow.is_limited() {
+            return subflow.room();
+        }
         self.policies.available(subflow.path(), now).min(subflow.room())
     }
 
     /// Notes that a subflow has been given `bytes`.
     pub(super) fn spend(&self, index: usize, bytes: u64, now: Instant) {
-        self.policies.spend(self.subflows[index].path(), bytes, now);
+        let subflow = &self.subflows[index];
+        let cap = self.policies.is_any.then(|| self.policies.cap(subflow.path())).flatten();
+        cap.into_iter().for_each(|cap| cap.spend(bytes, now));
+        subflow.gate().into_iter().for_each(|gate| gate.spend(bytes, now));
     }
 
     /// Re-judges which subflows stand by; returns those whose judgement changed.
@@ -144,7 +151,7 @@ impl SendHalf {
 
     /// When something changes by itself on account of a policy.
     pub(super) fn policy_timeout(&self) -> Option<Instant> {
-        if !self.policies.is_any && self.policies.gates.is_empty() {
+        if !self.policies.is_any && !self.policies.is_gated {
             return None;
         }
         let waits = self.subflows.iter().any(|s| s.role() == Role::Metered && s.is_standby());
@@ -205,6 +212,9 @@ impl Session {
     /// Has what is sent over a path counted by a gate, and held back by it. There is one for all
     /// sessions that share it.
     pub fn set_gate(&mut self, path: PathId, gate: PathGate) {
+        for subflow in self.send.subflows.iter_mut().filter(|subflow| subflow.path() == path) {
+            subflow.set_gate(Some(gate.clone()));
+        }
         self.send.policies.gates.insert(path, gate);
     }
 

@@ -50,7 +50,7 @@ fn bond_config(is_initiator: bool) -> BondConfig {
         mtu: MTU,
         mark: class::mark,
         congestion,
-        calls: Some(CallRules::default()),
+        calls: CallRules::default(),
     }
 }
 

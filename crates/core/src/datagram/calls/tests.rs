@@ -6,6 +6,8 @@ use super::*;
 
 /// One millisecond, in seconds.
 const STEP: f64 = 1e-3;
+/// What TCP has in any case, in bytes a second.
+const LEAST_RATE: f64 = 62_500.0;
 
 /// A link, and what there is on it.
 struct World {
@@ -107,7 +109,7 @@ impl World {
 
     fn send(&mut self, now: Instant) {
         if self.is_called {
-            self.hold.note_call(10_000, now);
+            self.hold.note_call(10_000, true, now);
         }
         if !self.is_here {
             return;
@@ -478,7 +480,7 @@ proptest! {
         let (mut now, mut carried) = (Instant::from_millis(5), Carried::default());
         for (ms, arrived_us, rtt_us, bytes) in all {
             now += Duration::from_millis(ms);
-            hold.note_call(10_000, now);
+            hold.note_call(10_000, true, now);
             carried.tcp += bytes;
             let rtt = Duration::from_micros(rtt_us);
             let sample = Sample { sent: now, carried, arrived_us: arrived_us >> 2, rtt };
