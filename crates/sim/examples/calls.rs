@@ -77,10 +77,7 @@ fn variants(rules: CallRules) -> Vec<(String, CallRules)> {
     vary("unused 5 s", &|r| r.unused = ms(5000));
     vary("search none", &|r| r.search = Duration::ZERO);
     vary("search 3 s", &|r| r.search = ms(3000));
-    vary("tries 1", &|r| r.tries = 1);
-    vary("tries 3", &|r| r.tries = 3);
-    vary("rest 5 s", &|r| r.rest = ms(5_000));
-    vary("rest 20 s", &|r| r.rest = ms(20_000));
+    vary("rest 10 s", &|r| r.rest = ms(10_000));
     vary("rest 60 s", &|r| r.rest = ms(60_000));
     vary("late 5 s", &|r| r.late = ms(5_000));
     vary("late 20 s", &|r| r.late = ms(20_000));

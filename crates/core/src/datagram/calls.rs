@@ -51,9 +51,8 @@ pub struct CallRules {
     pub unused: Duration,
     /// How long the rate is halved at most to learn the least delay.
     pub search: Duration,
-    /// So many cuts in a row that the queue does not follow are in vain: it is another's.
-    pub tries: u32,
-    /// How long a path is left alone then, at first; twice as long each time.
+    /// How long a path is left alone at first where the queue does not follow, and is another's; twice as long each
+    /// time.
     pub rest: Duration,
     /// How long a path is held after the last packet of a call, and what is late: the least delay is one of twice
     /// to three times as long.
@@ -76,8 +75,7 @@ impl Default for CallRules {
             used: 0.75,
             unused: Duration::from_millis(2500),
             search: Duration::from_millis(1500),
-            tries: 2,
-            rest: Duration::from_secs(10),
+            rest: Duration::from_secs(30),
             late: Duration::from_secs(10),
         }
     }
@@ -107,7 +105,7 @@ const FEW_BYTES: f64 = 3000.0;
 /// The limit grows no faster than to twice as much in a second.
 const MOST_GROWTH: f64 = 1.0;
 /// A path is left alone for no longer than so many times the first rest: eight minutes.
-const MOST_RESTS: u32 = 48;
+const MOST_RESTS: u32 = 16;
 
 /// What has been sent over a path up to some time, in bytes since the beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -177,14 +175,34 @@ struct Rates {
 enum Phase {
     /// Nothing is held.
     Open,
-    /// A call has begun while the path was busy: nobody knows yet how long its way is.
-    Searching { until: Instant, lowered: Instant, first_us: i64, least_us: i64, to: f64 },
+    /// A call has begun while the path was busy, or it was left alone: nobody knows how long its way is.
+    Searching {
+        until: Instant,
+        lowered: Instant,
+        first_us: i64,
+        least_us: i64,
+        to: f64,
+    },
     /// The queue, which was so long, is being emptied; the rate after that.
-    Draining { to: f64, until: Instant, queue_us: u64 },
+    Draining {
+        to: f64,
+        until: Instant,
+        queue_us: u64,
+    },
     /// The limit is kept, and grows: by how much, since when; and when it was used last.
-    Held { growth: f64, since: Instant, used: Instant },
-    /// The delay is not ours.
-    Resting { until: Instant },
+    Held {
+        growth: f64,
+        since: Instant,
+        used: Instant,
+    },
+    /// The delay is not ours. The limit grows fast, and is lifted then: what TCP would send at once is lost in a
+    /// queue that others fill, and its share of the link with it.
+    Leaving {
+        lifted: Instant,
+    },
+    Resting {
+        until: Instant,
+    },
 }
 
 /// How a path is, for those who look at it.
@@ -222,12 +240,11 @@ pub(super) struct Hold {
     call: u64,
     /// When a packet was told of last.
     told: Instant,
-    /// Whether the call has been looked at.
+    /// Whether the path has been looked at since the call has begun, or it was left alone.
     is_known: bool,
     /// When the delay shows what the last change did.
     wait: Instant,
     grown: Instant,
-    vain: u32,
     rest: Duration,
     cuts: u64,
     in_vain: u64,
@@ -252,7 +269,6 @@ impl Hold {
             is_known: false,
             wait: Instant::ZERO,
             grown: Instant::ZERO,
-            vain: 0,
             rest: rules.rest,
             cuts: 0,
             in_vain: 0,
@@ -273,7 +289,7 @@ impl Hold {
         }
         if !self.has_call(now) {
             self.phase = Phase::Open;
-            (self.is_known, self.vain, self.rest) = (false, 0, self.rules.rest);
+            (self.is_known, self.rest) = (false, self.rules.rest);
         }
         self.call_until = self.watched_until;
     }
@@ -444,17 +460,15 @@ impl Hold {
             }
             Phase::Draining { to, .. } if queue_us <= margin_us / 2 => {
                 let to = *to;
-                (self.vain, self.rest) = (0, (self.rest / 2).max(self.rules.rest));
+                self.rest = (self.rest / 2).max(self.rules.rest);
                 self.hold(to, now);
             }
             Phase::Draining { until, .. } if now < *until => {}
-            Phase::Draining { queue_us: before, .. } => {
-                self.vain = if queue_us > *before / 2 { self.vain + 1 } else { 0 };
-                match self.vain < self.rules.tries {
-                    true => self.cut(self.rate.min(rates.served), rates, now),
-                    false => self.rest(now),
-                }
+            Phase::Draining { queue_us: before, to, .. } if queue_us > *before / 2 => {
+                (self.rate, self.grown) = (*to, now);
+                self.phase = Phase::Leaving { lifted: now + 2 * self.rules.counted };
             }
+            Phase::Draining { .. } => self.cut(self.rate.min(rates.served), rates, now),
             Phase::Held { .. } if queue_us > margin_us => {
                 self.cut(self.rate.min(rates.served), rates, now);
             }
@@ -466,7 +480,15 @@ impl Hold {
                 self.phase = Phase::Open
             }
             Phase::Held { .. } => self.grow(queue_us <= margin_us / 2, now),
-            Phase::Resting { until } if *until <= now => self.phase = Phase::Open,
+            Phase::Leaving { lifted } if *lifted <= now => self.rest(now),
+            Phase::Leaving { .. } => {
+                let time = self.passed(now);
+                self.rate *= 1.0 + MOST_GROWTH * time;
+            }
+            // It rests longer than the least delay is known for.
+            Phase::Resting { until } if *until <= now => {
+                (self.phase, self.is_known) = (Phase::Open, false);
+            }
             Phase::Resting { .. } => {}
         }
     }
@@ -501,9 +523,7 @@ impl Hold {
 
     /// The limit grows while nothing waits, whether it is used or not: it may have been too low.
     fn grow(&mut self, is_empty: bool, now: Instant) {
-        // Where packets are far apart, what it does shows late.
-        let time = now.since(self.grown).min(2 * self.rules.least_span()).as_secs_f64();
-        self.grown = now;
+        let time = self.passed(now);
         let first = self.first_growth();
         let Phase::Held { growth, since, .. } = &mut self.phase else { return };
         if !is_empty {
@@ -516,10 +536,16 @@ impl Hold {
         }
     }
 
+    /// The time in which the limit grows, in seconds. Where packets are far apart, what it does shows late.
+    fn passed(&mut self, now: Instant) -> f64 {
+        let time = now.since(self.grown).min(2 * self.rules.least_span()).as_secs_f64();
+        self.grown = now;
+        time
+    }
+
     /// The queue does not follow what is done.
     fn rest(&mut self, now: Instant) {
         self.in_vain += 1;
-        self.vain = 0;
         self.phase = Phase::Resting { until: now + self.rest };
         self.rest = (self.rest * 2).min(self.rules.rest * MOST_RESTS);
     }
@@ -555,7 +581,7 @@ impl Hold {
 
     /// Whether it is held back as calls wait there.
     pub(super) fn is_held(&self) -> bool {
-        matches!(self.phase, Phase::Draining { .. } | Phase::Held { .. })
+        !matches!(self.phase, Phase::Searching { .. }) && self.limit().is_some()
     }
 
     /// What TCP may send of that: what the lane leaves, and half of it at least.

@@ -117,6 +117,9 @@ impl Case {
             "dsl + lte" => two([constant(50.0, 8, 0.0), constant(30.0, 40, 0.01)]),
             "4 + 2 Mb/s" => two([constant(4.0, 15, 0.0), constant(2.0, 30, 0.0)]),
             "random-wan" => drawn(self.control, seed),
+            links if links.contains("neighbour") => {
+                two([constant(20.0, 9 + seed, 0.0), constant(10.0, 24 + seed, 0.0)])
+            }
             _ => two([constant(20.0, 10, 0.0), constant(10.0, 25, 0.0)]),
         };
         if self.links.contains("neighbour") {
