@@ -464,7 +464,10 @@ impl Hold {
                 self.hold(to, now);
             }
             Phase::Draining { until, .. } if now < *until => {}
-            Phase::Draining { queue_us: before, to, .. } if queue_us > *before / 2 => {
+            // If it is much longer now, it grew before the cut showed, which was too small for it.
+            Phase::Draining { queue_us: before, to, .. }
+                if (*before / 2..*before * 2).contains(&queue_us) =>
+            {
                 (self.rate, self.grown) = (*to, now);
                 self.phase = Phase::Leaving { lifted: now + 2 * self.rules.counted };
             }
