@@ -480,7 +480,7 @@ impl Hold {
                 self.grow(queue_us <= margin_us / 2, now);
             }
             Phase::Held { used, .. } if now.since(*used) > self.rules.unused => {
-                self.phase = Phase::Open
+                self.phase = Phase::Open;
             }
             Phase::Held { .. } => self.grow(queue_us <= margin_us / 2, now),
             Phase::Leaving { lifted } if *lifted <= now => self.rest(now),
