@@ -41,7 +41,7 @@ mod tcp;
 mod wire;
 mod world;
 
-pub use batch::{Job, run_all, run_all_unless};
+pub use batch::{Job, run_all, run_all_unless, run_each_unless};
 pub use plan::{
     ControlPlace, FlowPlan, GatewayPlan, LiveOutcome, LivePlan, OwnControl, PathPlan, Pattern,
     Plan, Spread, Traffic,
