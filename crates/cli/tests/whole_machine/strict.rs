@@ -140,12 +140,7 @@ fn nothing_leaves_in_any_state_until_down() {
     let listener = net.client.run(|| TcpListener::bind("192.168.1.20:2222")).unwrap();
     let mut from = net
         .server
-        .run(|| {
-            TcpStream::connect_timeout(
-                &"192.168.1.20:2222".parse().unwrap(),
-                PATIENCE,
-            )
-        })
+        .run(|| TcpStream::connect_timeout(&"192.168.1.20:2222".parse().unwrap(), PATIENCE))
         .unwrap();
     let (mut to, _) = listener.accept().unwrap();
     to.write_all(b"welcome").unwrap();
