@@ -30,7 +30,7 @@ def test_gymnasium_finds_nothing(offered: wl.Scenario, kind: type) -> None:
 
 @pytest.mark.parametrize("step_s", [0.001, 0.07])
 def test_steps_are_the_run(links: wl.Scenario, step_s: float) -> None:
-    simulation = _weftline.Simulation(links._inner, "earliest", "bbr", 3, True, _weftline.Parts())
+    simulation = _weftline.Simulation(links._inner, "earliest", "bbr", 3, True, [])
     steps = 1
     while simulation.advance(step_s):
         steps += 1

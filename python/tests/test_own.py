@@ -1,7 +1,10 @@
 """Schedulers and congestion controls of one's own: the same runs as Rust's, and what they get wrong."""
 
+import concurrent.futures
 import functools
 import math
+import multiprocessing
+import pathlib
 import traceback
 
 import pytest
@@ -176,7 +179,7 @@ def test_what_makes_no_sense_is_refused(links: wl.Scenario) -> None:
 
     with pytest.raises(IndexError, match="there is no path 7; there are 2"):
         wl.run(links, Far)
-    assert "python-scheduler" in wl.run(links, Beyond).error
+    assert f"py:{__name__}" in wl.run(links, Beyond).error
     with pytest.raises(ValueError, match="a window is a number of segments from 1 to .*not NaN"):
         wl.run(links, "min-rtt", congestion=Shrinks)
     with pytest.raises(TypeError, match="positional argument"):
@@ -187,6 +190,62 @@ def test_what_makes_no_sense_is_refused(links: wl.Scenario) -> None:
         wl.run(links, int)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="a class that is a Control"):
         wl.run(links, "min-rtt", congestion=MinRtt)  # type: ignore[arg-type]
-    # The names that stand for them are nobody's.
-    assert not any(name.startswith("python-") for name in wl.schemes())
-    assert "python-picker" in wl.run(links, "python-picker").error
+    # Their names are nobody's.
+    assert not any(name.startswith("py:") for name in [*wl.schemes(), *wl.congestion_controls()])
+    with pytest.raises(ValueError, match="there is no scheme 'py:MinRtt'.*only that goes on with it"):
+        wl.run(links, "py:MinRtt")
+
+
+@pytest.fixture
+def own_sweep(links: wl.Scenario) -> wl.Sweep:
+    """Eight runs, of which six have something of Python's."""
+    return wl.Sweep(links, scheme=[MinRtt, "min-rtt"], congestion=[Reno, "reno"], seed=[1, 2])
+
+
+def lines(directory: pathlib.Path) -> list[str]:
+    """The records of a directory."""
+    return (directory / "runs.jsonl").read_text().splitlines(keepends=True)
+
+
+def test_a_sweep_has_classes(
+    own_sweep: wl.Sweep, links: wl.Scenario, tmp_path: pathlib.Path
+) -> None:
+    results = own_sweep.run(tmp_path / "whole")
+    assert len(results) == 8 and len(set(results["scheme"])) == len(set(results["congestion"])) == 2
+    # The same rules have the same digests: there are as many as seeds.
+    assert len(set(results["digest"])) == 2
+    alone = wl.run(links, MinRtt, congestion=Reno, seed=2)
+    assert alone.digest in results["digest"] and alone.scheme in results["scheme"]
+    # What was begun is gone on with.
+    whole = lines(tmp_path / "whole")
+    runs = tmp_path / "whole" / "runs.jsonl"
+    runs.write_text("".join(whole[:3]))
+    own_sweep.run(tmp_path / "whole")
+    assert lines(tmp_path / "whole") == whole
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(2, mp_context=context) as executor:
+        own_sweep.run(tmp_path / "processes", on=executor)
+    assert lines(tmp_path / "processes") == whole
+
+
+def test_another_version_of_a_class_is_another_scheme(links: wl.Scenario, tmp_path: pathlib.Path) -> None:
+    def version(source: str) -> type[wl.Picker]:
+        scope: dict[str, type[wl.Picker]] = {"Base": MinRtt}
+        exec(f"class Same(Base):\n    def pick(self, now, paths):\n        {source}", scope)
+        return scope["Same"]
+
+    first, second = version("return super(Same, self).pick(now, paths)"), version("return paths[0].index")
+    wl.Sweep(links, scheme=first).run(tmp_path)
+    with pytest.raises(ValueError, match="is another sweep"):
+        wl.Sweep(links, scheme=second).run(tmp_path)
+
+
+def test_an_exception_in_a_sweep_names_the_run_and_keeps_the_others(
+    links: wl.Scenario, tmp_path: pathlib.Path
+) -> None:
+    sweep = wl.Sweep(links, scheme=["min-rtt", Fails], seed=[1, 2], set={"path.wifi.loss": [0.01]})
+    with pytest.raises(KeyError, match="no path") as raised:
+        sweep.run(tmp_path, threads=1)
+    [note] = raised.value.__notes__
+    assert "two-links, py:" in note and "seed 1, path.wifi.loss = 0.01" in note
+    assert [wl.Results.load(tmp_path)["scheme"][0], len(lines(tmp_path))] == ["min-rtt", 1]

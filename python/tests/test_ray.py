@@ -57,6 +57,24 @@ def test_a_killed_worker_costs_no_run(cluster: Any, sweep: wl.Sweep, tmp_path: p
     assert lines(tmp_path / "threads") == lines(tmp_path / "ray")
 
 
+def test_a_class_of_the_script_goes_along(
+    cluster: Any, links: wl.Scenario, tmp_path: pathlib.Path
+) -> None:
+    class Last(wl.Picker):
+        def pick(self, now, paths):  # type: ignore[no-untyped-def]
+            return max(p.index for p in paths if p.has_room)
+
+    class Fails(wl.Picker):
+        pass
+
+    sweep = wl.Sweep(links, scheme=[Last, "min-rtt"], seed=[1, 2])
+    sweep.run(tmp_path / "threads")
+    sweep.run(tmp_path / "ray", on=wl.Ray())
+    assert lines(tmp_path / "threads") == lines(tmp_path / "ray")
+    with pytest.raises(NotImplementedError):
+        wl.Sweep(links, scheme=Fails).run(tmp_path / "fails", on=wl.Ray())
+
+
 def test_what_has_become_of_the_scenario_does_not_matter(
     cluster: Any, links: wl.Scenario, tmp_path: pathlib.Path
 ) -> None:

@@ -17,7 +17,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use common::vr::ffmpeg;
-use common::{Daemon, failure, weftline};
+use common::{Daemon, PATIENCE, failure, weftline};
 use serde_json::Value;
 use weftline_core::Bitrate;
 use weftline_lab::LabError;
@@ -524,7 +524,7 @@ fn what_is_kept_of_two_rounds_is_one_stream() {
         let rung = rungs().map(|rung| rung.unwrap().path()).find(|dir| all(dir.clone()));
         rung.filter(|_| saved.join("sound").join(&last).exists())
     };
-    let until = std::time::Instant::now() + Duration::from_secs(60);
+    let until = std::time::Instant::now() + PATIENCE;
     let rung = loop {
         match full() {
             Some(rung) => break rung,

@@ -2,20 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
+use std::sync::{Mutex, PoisonError};
 use std::thread::available_parallelism;
 use std::time::Duration;
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use weftline_scenario::{Congestion, Sample, Scheme};
-use weftline_sim::{Job, Outcome, Plan, SimError, run_all_unless, simulate_plan_unless};
+use weftline_sim::{Job, Outcome, Plan, SimError, run_each_unless, simulate_plan_unless};
 
 use crate::acts::Acts;
 use crate::halt::Own;
-use crate::own::Parts;
+use crate::own::{Part, parts_of, put};
 use crate::scenario::Scenario;
 use crate::table::Table;
 use crate::{VERSION, wrong};
@@ -65,14 +65,6 @@ impl Run {
         Self { outcome }
     }
 
-    /// The same, under other names.
-    pub(crate) fn named(mut self, scheme: Option<String>, congestion: Option<String>) -> Self {
-        let record = &mut self.outcome.record;
-        record.scheme = scheme.unwrap_or(std::mem::take(&mut record.scheme));
-        record.congestion = congestion.unwrap_or(std::mem::take(&mut record.congestion));
-        self
-    }
-
     pub(crate) fn samples(&self) -> impl Iterator<Item = Sample<'_>> {
         self.outcome.samples()
     }
@@ -118,10 +110,12 @@ fn pump<T>(
 }
 
 /// Does jobs on `threads` threads, one for each processor unless given, and hands the outcomes to
-/// `take` in their order.
+/// `take` in their order. Those with parts of Python's are done one at a time, as these may share what
+/// they like; an exception in one ends all.
 pub(crate) fn drive(
     py: Python<'_>,
     jobs: impl Iterator<Item = Job> + Send,
+    parts: &[Py<Part>],
     threads: Option<usize>,
     take: impl FnMut(Python<'_>, Outcome) -> PyResult<()> + Send,
 ) -> PyResult<()> {
@@ -130,14 +124,39 @@ pub(crate) fn drive(
         Some(threads @ 1..=MOST_THREADS) => threads,
         Some(_) => return Err(wrong(format!("threads is a number from 1 to {MOST_THREADS}"))),
     };
+    let (own, turn) = (Own::new(), Mutex::new(()));
+    let run = |job: Job, stop: &AtomicBool| {
+        let parts = parts_of(parts, &job.scheme, job.congestion);
+        if parts.is_empty() {
+            return job.run(stop);
+        }
+        let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let acts = Acts::new(job.scenario.paths.len());
+        let outcome = job.run_changed(stop, |plan| put(&parts, plan, &job.scenario, &own, &acts));
+        if own.has_failed() {
+            // A short run comes to its end all the same, and is no result.
+            own.note(&where_it_was(&job));
+            return None;
+        }
+        outcome
+    };
     watched(
         py,
-        &AtomicBool::new(false),
+        own.stop(),
         |stop, sender| {
-            run_all_unless(stop, jobs, threads, |outcome| sender.send(outcome).is_ok());
+            let send = |outcome| sender.send(outcome).is_ok();
+            run_each_unless(stop, jobs, threads, |job| run(job, stop), send);
         },
         take,
-    )
+    )?;
+    own.raised()
+}
+
+/// Which run of many it was.
+fn where_it_was(job: &Job) -> String {
+    let (scenario, seed) = (&job.scenario.name, job.seed);
+    let set: String = job.case.iter().map(|(key, value)| format!(", {key} = {value}")).collect();
+    format!("in the run {scenario}, {}, {}, seed {seed}{set}", job.scheme, job.congestion)
 }
 
 /// One run of `scheme` over `scenario`; `own` says what of it is made in Python.
@@ -149,15 +168,14 @@ pub(crate) fn run(
     congestion: &str,
     seed: u64,
     series: bool,
-    own: &Parts,
+    parts: Vec<Py<Part>>,
 ) -> PyResult<Run> {
     let (scheme, congestion) = names(scheme, congestion)?;
     let scenario = &scenario.inner;
     let plan = Plan::new(scenario, &scheme, congestion, seed).map_err(wrong)?;
-    let (parts, own) = (own, Own::new());
-    let names = parts.names();
-    let acts = Acts::new(scenario.paths.len());
-    let plan = parts.put(py, Plan { series, ..plan }, scenario, &own, &acts);
+    let (own, acts) = (Own::new(), Acts::new(scenario.paths.len()));
+    let parts = parts_of(&parts, &scheme, congestion);
+    let plan = put(&parts, Plan { series, ..plan }, scenario, &own, &acts);
     let mut result = None;
     watched(
         py,
@@ -174,7 +192,7 @@ pub(crate) fn run(
     )?;
     own.raised()?;
     match result {
-        Some(Ok(outcome)) => Ok(Run::new(outcome).named(names.scheme, names.congestion)),
+        Some(Ok(outcome)) => Ok(Run::new(outcome)),
         Some(Err(error)) => Err(wrong(error)),
         None => Err(PyRuntimeError::new_err("the simulator failed; please report it")),
     }
@@ -183,11 +201,13 @@ pub(crate) fn run(
 /// A scenario, a scheme, a congestion control and a seed.
 type Wanted<'py> = (PyRef<'py, Scenario>, String, String, u64);
 
-/// Several runs on `threads` threads; `take` gets each as it is done, in the order of `jobs`.
+/// Several runs on `threads` threads; `take` gets each as it is done, in the order of `jobs`. Names of
+/// `parts` are of Python's.
 #[pyfunction]
 pub(crate) fn run_all(
     py: Python<'_>,
     jobs: Vec<Wanted<'_>>,
+    parts: Vec<Py<Part>>,
     threads: Option<usize>,
     series: bool,
     take: &Bound<'_, PyAny>,
@@ -201,7 +221,7 @@ pub(crate) fn run_all(
     };
     let jobs: PyResult<Vec<Job>> = jobs.into_iter().map(job).collect();
     let take = take.clone().unbind();
-    drive(py, jobs?.into_iter(), threads, |py, outcome| {
+    drive(py, jobs?.into_iter(), &parts, threads, |py, outcome| {
         take.call1(py, (Run::new(outcome),)).map(drop)
     })
 }

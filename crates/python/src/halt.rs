@@ -39,6 +39,16 @@ impl Own {
         self.0.stop.load(Ordering::Relaxed)
     }
 
+    /// Adds where it happened to the exception that has ended the run.
+    pub(crate) fn note(&self, note: &str) {
+        let error = self.0.error.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(error) = &*error {
+            // Without it the exception is the same.
+            let _ =
+                Python::attach(|py| error.value(py).call_method1("add_note", (note,)).map(drop));
+        }
+    }
+
     /// Raises the exception that has ended the run, if one has.
     pub(crate) fn raised(&self) -> PyResult<()> {
         let error = self.0.error.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -92,7 +92,7 @@ fn sweeps() -> PyResult<Vec<(String, String)>> {
 /// Name and description of each scheme.
 #[pyfunction]
 fn schemes() -> Vec<(String, String)> {
-    let is_own = |scheme: &SchemeInfo| scheme.name.starts_with("python-");
+    let is_own = |scheme: &SchemeInfo| scheme.name.starts_with(own::PREFIX);
     let all = Scheme::all().filter(|scheme| !is_own(scheme));
     all.map(|scheme| (scheme.name.to_owned(), scheme.about.to_owned())).collect()
 }
@@ -100,7 +100,7 @@ fn schemes() -> Vec<(String, String)> {
 /// The names of the congestion controls.
 #[pyfunction]
 fn congestion_controls() -> Vec<&'static str> {
-    Congestion::all().map(Congestion::name).collect()
+    Congestion::all().map(Congestion::name).filter(|name| !name.starts_with(own::PREFIX)).collect()
 }
 
 #[pymodule]
@@ -112,7 +112,7 @@ mod _weftline {
     #[pymodule_export]
     use super::fields::record_keys;
     #[pymodule_export]
-    use super::own::Parts;
+    use super::own::Part;
     #[pymodule_export]
     use super::picker::{PathView, View};
     #[pymodule_export]
@@ -133,10 +133,4 @@ mod _weftline {
     #[pymodule_export]
     #[expect(non_upper_case_globals, reason = "Python's name for it")]
     const __version__: &str = super::VERSION;
-
-    #[pymodule_init]
-    fn init() -> pyo3::PyResult<()> {
-        super::own::register();
-        Ok(())
-    }
 }

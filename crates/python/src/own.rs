@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use pyo3::prelude::*;
+use pyo3::types::PyString;
+use weftline_congestion as congestion;
 use weftline_core::scheduler::{self, Assignment, Entry, Scheduler, SchedulerConfig, SendView};
 use weftline_scenario as weft;
 use weftline_sim::{OwnControl, Plan};
@@ -11,21 +13,89 @@ use crate::acts::{Acts, Steered};
 use crate::control::Control;
 use crate::halt::Own;
 use crate::picker;
+use crate::wrong;
 
-/// Stands for a `wl.Picker`. The name cannot be used without one.
-pub(crate) static PICKER: Entry =
-    Entry::new("python-picker", "a class of Python's that picks a path for each segment", make)
-        .by_segment();
+/// How the names of all these begin; no name of a file or on a command line does.
+pub(crate) const PREFIX: &str = "py:";
 
-/// Stands for a `wl.Scheduler`.
-pub(crate) static RANGES: Entry =
-    Entry::new("python-scheduler", "a class of Python's that assigns ranges", make);
+/// What stands for a name of a scheme or congestion control.
+#[derive(Debug)]
+enum Kind {
+    /// A `wl.Picker`.
+    Picker(Py<PyAny>),
+    /// A `wl.Scheduler`.
+    Scheduler(Py<PyAny>),
+    /// A `wl.Control`.
+    Control(Py<PyAny>),
+    /// The shares of the paths are set from outside.
+    Split,
+    /// The windows of the paths are set from outside.
+    Steered,
+}
 
-/// Stands for one that is asked for each segment.
-pub(crate) static SEGMENTS: Entry =
-    Entry::new("python-segments", "the same, for each segment", make).by_segment();
+/// A scheduler or congestion control of Python's, with the name that runs and records have for it.
+#[pyclass(frozen)]
+pub(crate) struct Part {
+    name: String,
+    kind: Kind,
+}
 
-const ENTRIES: [&Entry; 3] = [&PICKER, &RANGES, &SEGMENTS];
+#[pymethods]
+impl Part {
+    /// Makes the name known, which begins with `py:`.
+    #[new]
+    #[pyo3(signature = (name, kind, class=None, /, *, by_segment=false))]
+    fn new(name: String, kind: &str, class: Option<Py<PyAny>>, by_segment: bool) -> PyResult<Self> {
+        if !name.starts_with(PREFIX) {
+            return Err(wrong(format!("'{name}' does not begin with '{PREFIX}'")));
+        }
+        let (kind, by_segment) = match (kind, class) {
+            ("picker", Some(class)) => (Kind::Picker(class), true),
+            ("scheduler", Some(class)) => (Kind::Scheduler(class), by_segment),
+            ("control", Some(class)) => (Kind::Control(class), false),
+            ("split", None) => (Kind::Split, true),
+            ("steered", None) => (Kind::Steered, false),
+            (kind, _) => return Err(wrong(format!("there is no part of the kind '{kind}'"))),
+        };
+        match kind {
+            Kind::Control(_) | Kind::Steered => know_control(&name),
+            _ => know_scheduler(&name, by_segment),
+        }
+        Ok(Self { name, kind })
+    }
+
+    #[getter]
+    fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+/// Makes a scheduler's name known to the simulator, if it is new. What is known of a name stays for as
+/// long as the process does: names have the digest of what they stand for.
+fn know_scheduler(name: &str, by_segment: bool) {
+    if Entry::find(name).is_err() {
+        let entry = Entry::new(kept(name), "a class of Python's", make).in_simulator_only();
+        let entry = if by_segment { entry.by_segment() } else { entry };
+        // Another thread may have been before this one.
+        let _ = scheduler::register(Box::leak(Box::new(entry)));
+    }
+}
+
+/// The same for a congestion control's.
+fn know_control(name: &str) {
+    if congestion::Entry::find(name).is_none() {
+        let make = |config: &congestion::Config| {
+            // Where there is none of Python's: connections beside those under test.
+            congestion::Entry::find("reno").expect("it is built in").make(config)
+        };
+        let entry = congestion::Entry::new(kept(name), "a class of Python's", make);
+        let _ = congestion::register(Box::leak(Box::new(entry)));
+    }
+}
+
+fn kept(name: &str) -> &'static str {
+    Box::leak(name.to_owned().into_boxed_str())
+}
 
 fn make(config: &SchedulerConfig) -> Box<dyn Scheduler> {
     config.own.make(config).unwrap_or_else(|| Box::new(Nobody))
@@ -41,143 +111,84 @@ impl Scheduler for Nobody {
     }
 }
 
-/// Makes the names known to the simulator.
-pub(crate) fn register() {
-    for entry in ENTRIES {
-        // A module that is loaded twice has done so already.
-        let _ = scheduler::register(entry);
-    }
+/// The parts of a run under these names.
+pub(crate) fn parts_of<'a>(
+    all: &'a [Py<Part>],
+    scheme: &weft::Scheme,
+    congestion: weft::Congestion,
+) -> Vec<&'a Part> {
+    let names = [scheme.to_string(), congestion.to_string()];
+    all.iter().map(Py::get).filter(|part| names.contains(&part.name)).collect()
 }
 
-/// What a run takes from Python, and under which names.
-#[pyclass(frozen)]
-pub(crate) struct Parts {
-    picker: Option<Py<PyAny>>,
-    scheduler: Option<Py<PyAny>>,
-    /// Whether the scheduler is asked for each segment.
-    by_segment: bool,
-    control: Option<Py<PyAny>>,
-    /// Whether the shares of the paths are set from outside.
-    is_split: bool,
-    /// Whether the windows of the paths are set from outside.
-    is_steered: bool,
-    scheme_name: Option<String>,
-    congestion_name: Option<String>,
-}
-
-/// The names of a run's scheme and congestion control, where they are of Python's.
-pub(crate) struct Names {
-    pub(crate) scheme: Option<String>,
-    pub(crate) congestion: Option<String>,
-}
-
-#[pymethods]
-impl Parts {
-    #[new]
-    #[pyo3(signature = (
-        *, picker=None, scheduler=None, by_segment=false, control=None, split=false, steered=false,
-        scheme_name=None, congestion_name=None
-    ))]
-    #[allow(clippy::too_many_arguments, reason = "they are Python's keywords")]
-    fn new(
-        picker: Option<Py<PyAny>>,
-        scheduler: Option<Py<PyAny>>,
-        by_segment: bool,
-        control: Option<Py<PyAny>>,
-        split: bool,
-        steered: bool,
-        scheme_name: Option<String>,
-        congestion_name: Option<String>,
-    ) -> Self {
-        let (is_split, is_steered) = (split, steered);
-        Self {
-            picker,
-            scheduler,
-            by_segment,
-            control,
-            is_split,
-            is_steered,
-            scheme_name,
-            congestion_name,
-        }
-    }
-
-    /// The scheme that stands for the scheduler; `None` if it is not Python's.
-    #[getter]
-    fn scheme(&self) -> Option<&'static str> {
-        match self {
-            Self { picker: Some(_), .. } | Self { is_split: true, .. } => Some(PICKER.name),
-            Self { scheduler: Some(_), by_segment: true, .. } => Some(SEGMENTS.name),
-            Self { scheduler: Some(_), .. } => Some(RANGES.name),
-            _ => None,
-        }
-    }
-}
-
-impl Parts {
-    pub(crate) fn names(&self) -> Names {
-        let (scheme, congestion) = (self.scheme_name.clone(), self.congestion_name.clone());
-        Names { scheme, congestion }
-    }
-
-    /// Puts these parts into a plan over `scenario`.
-    pub(crate) fn put(
-        &self,
-        py: Python<'_>,
-        mut plan: Plan,
-        scenario: &weft::Scenario,
-        own: &Own,
-        acts: &Arc<Acts>,
-    ) -> Plan {
-        let names: Arc<[Py<_>]> = scenario
-            .paths
-            .iter()
-            .map(|path| pyo3::types::PyString::new(py, &path.name).unbind())
-            .collect();
+/// Puts `parts` into a plan over `scenario`. What they raise goes to `own`.
+pub(crate) fn put(
+    parts: &[&Part],
+    mut plan: Plan,
+    scenario: &weft::Scenario,
+    own: &Own,
+    acts: &Arc<Acts>,
+) -> Plan {
+    let names: Arc<[Py<_>]> = Python::attach(|py| {
+        let string = |path: &weft::PathSpec| PyString::new(py, &path.name).unbind();
+        scenario.paths.iter().map(string).collect()
+    });
+    for part in parts {
         for flow in &mut plan.flows {
-            if flow.scheduler.is_some_and(|entry| ENTRIES.iter().any(|own| own.name == entry.name))
-            {
-                flow.settings.own = self.scheduler(py, own, &names, acts);
+            if flow.scheduler.is_some_and(|entry| entry.name == part.name) {
+                flow.settings.own = part.scheduler(own, &names, acts);
             }
         }
         for flow in plan.flows.iter_mut().take(plan.measured) {
-            flow.own_control = self.control(py, own, acts);
+            if flow.congestion.name == part.name {
+                flow.own_control = part.control(own, acts);
+            }
         }
-        plan
     }
+    plan
+}
 
+impl Part {
     fn scheduler(
         &self,
-        py: Python<'_>,
         own: &Own,
-        names: &Arc<[Py<pyo3::types::PyString>]>,
+        names: &Arc<[Py<PyString>]>,
         acts: &Arc<Acts>,
     ) -> scheduler::Own {
-        if self.is_split {
-            let acts = Arc::clone(acts);
-            return scheduler::Own::new(move |config| Steered::scheduler(&acts, config));
-        }
-        let (own, names) = (own.clone(), Arc::clone(names));
-        let copy = |class: &Option<Py<PyAny>>| class.as_ref().map(|class| class.clone_ref(py));
-        match (copy(&self.picker), copy(&self.scheduler)) {
-            (Some(class), _) => scheduler::Own::new(move |config| {
-                picker::picker(&own, &class, Arc::clone(&names), config)
-            }),
-            (None, Some(class)) => scheduler::Own::new(move |_| {
-                Box::new(picker::Ranges::new(&own, &class, Arc::clone(&names)))
-            }),
-            (None, None) => scheduler::Own::default(),
+        let (own, names, acts) = (own.clone(), Arc::clone(names), Arc::clone(acts));
+        match &self.kind {
+            Kind::Picker(class) => {
+                let class = copy(class);
+                scheduler::Own::new(move |config| {
+                    picker::picker(&own, &class, Arc::clone(&names), config)
+                })
+            }
+            Kind::Scheduler(class) => {
+                let class = copy(class);
+                scheduler::Own::new(move |_| {
+                    Box::new(picker::Ranges::new(&own, &class, Arc::clone(&names)))
+                })
+            }
+            Kind::Split => scheduler::Own::new(move |config| Steered::scheduler(&acts, config)),
+            Kind::Control(_) | Kind::Steered => scheduler::Own::default(),
         }
     }
 
-    fn control(&self, py: Python<'_>, own: &Own, acts: &Arc<Acts>) -> Option<OwnControl> {
-        if self.is_steered {
-            let acts = Arc::clone(acts);
-            return Some(OwnControl::new(move |config, place| {
-                Steered::control(&acts, config, place)
-            }));
+    fn control(&self, own: &Own, acts: &Arc<Acts>) -> Option<OwnControl> {
+        let (own, acts) = (own.clone(), Arc::clone(acts));
+        match &self.kind {
+            Kind::Control(class) => {
+                let class = copy(class);
+                Some(OwnControl::new(move |config, _| Box::new(Control::new(&own, &class, config))))
+            }
+            Kind::Steered => {
+                Some(OwnControl::new(move |config, place| Steered::control(&acts, config, place)))
+            }
+            Kind::Picker(_) | Kind::Scheduler(_) | Kind::Split => None,
         }
-        let (class, own) = (self.control.as_ref()?.clone_ref(py), own.clone());
-        Some(OwnControl::new(move |config, _| Box::new(Control::new(&own, &class, config))))
     }
+}
+
+fn copy(class: &Py<PyAny>) -> Py<PyAny> {
+    Python::attach(|py| class.clone_ref(py))
 }

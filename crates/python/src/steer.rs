@@ -11,7 +11,7 @@ use weftline_sim::Plan;
 use crate::acts::Acts;
 use crate::drive::{Run, names};
 use crate::halt::Own;
-use crate::own::Parts;
+use crate::own::{Part, parts_of, put};
 use crate::scenario::Scenario;
 use crate::wrong;
 
@@ -27,7 +27,6 @@ pub(crate) struct Simulation {
     scenario: weft::Scenario,
     scheme: weft::Scheme,
     congestion: weft::Congestion,
-    names: crate::own::Names,
 }
 
 /// Time, bytes written and delivered, and the age of the oldest that waits; by path window in
@@ -45,17 +44,18 @@ impl Simulation {
         congestion: &str,
         seed: u64,
         series: bool,
-        own: &Parts,
+        parts: Vec<Py<Part>>,
     ) -> PyResult<Self> {
         let (scheme, congestion) = names(scheme, congestion)?;
         let scenario = scenario.inner.clone();
         let plan = Plan::new(&scenario, &scheme, congestion, seed).map_err(wrong)?;
-        let (parts, own, acts) = (own, Own::new(), Acts::new(scenario.paths.len()));
-        let plan = parts.put(py, Plan { series, ..plan }, &scenario, &own, &acts);
+        let (own, acts) = (Own::new(), Acts::new(scenario.paths.len()));
+        let parts = parts_of(&parts, &scheme, congestion);
+        let plan = put(&parts, Plan { series, ..plan }, &scenario, &own, &acts);
         let inner = py.detach(|| weftline_sim::Simulation::start(plan));
         own.raised()?;
         let inner = Mutex::new(inner.map_err(wrong)?);
-        Ok(Self { inner, own, acts, scenario, scheme, congestion, names: parts.names() })
+        Ok(Self { inner, own, acts, scenario, scheme, congestion })
     }
 
     /// Lets that much time pass. Says whether the workload goes on after it.
@@ -109,9 +109,7 @@ impl Simulation {
     fn outcome(&self) -> PyResult<Run> {
         let outcome = self.inner.lock().map_err(wrong)?.outcome();
         let outcome = outcome.named(&self.scenario, &self.scheme, self.congestion);
-        let names = &self.names;
-        let run = Run::new(outcome.map_err(wrong)?);
-        Ok(run.named(names.scheme.clone(), names.congestion.clone()))
+        Ok(Run::new(outcome.map_err(wrong)?))
     }
 }
 

@@ -8,6 +8,7 @@ use weftline_scenario as weft;
 use weftline_sim::Job;
 
 use crate::drive::{Run, drive};
+use crate::own::Part;
 use crate::results::Writer;
 use crate::scenario::Scenario;
 use crate::{results_error, scenario_error, wrong};
@@ -88,11 +89,13 @@ impl Sweep {
         .map(|()| (places, refused))
     }
 
-    /// Does the runs at `places`, in rising order, on `threads` threads; `take` gets each.
+    /// Does the runs at `places`, in rising order, on `threads` threads; `take` gets each. Names of
+    /// `parts` are of Python's.
     fn run(
         &self,
         py: Python<'_>,
         places: Vec<usize>,
+        parts: Vec<Py<Part>>,
         threads: Option<usize>,
         series: bool,
         take: &Bound<'_, PyAny>,
@@ -103,7 +106,7 @@ impl Sweep {
         let cases = self.inner.cases_in(first..last.saturating_add(1));
         let cases = cases.flatten().filter(|case| wanted.contains(&case.index));
         let take = take.clone().unbind();
-        drive(py, cases.map(|case| job(case, series)), threads, |py, outcome| {
+        drive(py, cases.map(|case| job(case, series)), &parts, threads, |py, outcome| {
             take.call1(py, (Run::new(outcome),)).map(drop)
         })
     }

@@ -160,8 +160,16 @@ impl FromStr for Scheme {
             return Ok(Self::Weft(entry.name));
         }
         let known = Self::all().map(|info| info.name).collect::<Vec<_>>().join(", ");
-        Err(UnknownName { kind: "scheme", text: text.to_owned(), known })
+        Err(unknown("scheme", text, known))
     }
+}
+
+/// A name that nothing has, where a class of a Python program may have had one.
+fn unknown(kind: &'static str, text: &str, mut known: String) -> UnknownName {
+    if text.starts_with("py:") {
+        known.push_str("; it is a class of a Python program, and only that goes on with it");
+    }
+    UnknownName { kind, text: text.to_owned(), known }
 }
 
 /// The congestion control of each path, one of [`weftline_congestion::all`].
@@ -206,7 +214,7 @@ impl FromStr for Congestion {
     fn from_str(text: &str) -> Result<Self, UnknownName> {
         Self::all().find(|congestion| congestion.name() == text).ok_or_else(|| {
             let known = Self::all().map(Self::name).collect::<Vec<_>>().join(", ");
-            UnknownName { kind: "congestion control", text: text.to_owned(), known }
+            unknown("congestion control", text, known)
         })
     }
 }

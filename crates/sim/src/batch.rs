@@ -8,8 +8,8 @@ use std::sync::{Mutex, mpsc};
 
 use weftline_scenario::{Congestion, RunRecord, SCHEMA_VERSION, Scenario, Scheme};
 
-use crate::SimError;
-use crate::record::{Outcome, simulate_unless};
+use crate::record::{Outcome, simulate_plan_unless};
+use crate::{Plan, SimError};
 
 /// One run to do.
 #[derive(Clone, Debug)]
@@ -32,8 +32,21 @@ impl Job {
     /// Does it. What cannot be run, and a bug that shows in a run, is a record that says so: the
     /// other runs go on. `None` if `stop` ended it early.
     pub fn run(&self, stop: &AtomicBool) -> Option<Outcome> {
+        self.run_changed(stop, |plan| plan)
+    }
+
+    /// The same with another plan than that of its scenario and scheme: one with parts of a program's
+    /// own.
+    pub fn run_changed(
+        &self,
+        stop: &AtomicBool,
+        change: impl FnOnce(Plan) -> Plan,
+    ) -> Option<Outcome> {
         let Self { scenario, scheme, congestion, seed, case, series } = self;
-        let run = || simulate_unless(stop, scenario, scheme, *congestion, *seed, *series);
+        let run = || {
+            let plan = Plan { series: *series, ..Plan::new(scenario, scheme, *congestion, *seed)? };
+            simulate_plan_unless(stop, change(plan), scenario, scheme, *congestion)
+        };
         let mut outcome = match catch_unwind(AssertUnwindSafe(run)) {
             Ok(Ok(outcome)) => outcome,
             Ok(Err(SimError::Stopped)) => return None,
@@ -86,6 +99,19 @@ pub fn run_all_unless<J>(
     stop: &AtomicBool,
     jobs: J,
     threads: usize,
+    take: impl FnMut(Outcome) -> bool,
+) where
+    J: Iterator<Item = Job> + Send,
+{
+    run_each_unless(stop, jobs, threads, |job| job.run(stop), take);
+}
+
+/// The same, where `run` is how one is done; `None` ends the thread that it is on.
+pub fn run_each_unless<J>(
+    stop: &AtomicBool,
+    jobs: J,
+    threads: usize,
+    run: impl Fn(Job) -> Option<Outcome> + Sync,
     mut take: impl FnMut(Outcome) -> bool,
 ) where
     J: Iterator<Item = Job> + Send,
@@ -96,11 +122,11 @@ pub fn run_all_unless<J>(
     let (done, outcomes) = mpsc::sync_channel(threads.max(1) * AHEAD);
     std::thread::scope(|scope| {
         for _ in 0..threads.max(1) {
-            let (done, next) = (done.clone(), &next);
+            let (done, next, run) = (done.clone(), &next, &run);
             scope.spawn(move || {
                 while !stop.load(Ordering::Relaxed)
                     && let Some((index, job)) = next()
-                    && let Some(outcome) = job.run(stop)
+                    && let Some(outcome) = run(job)
                     && done.send((index, outcome)).is_ok()
                 {}
             });

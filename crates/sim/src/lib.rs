@@ -42,7 +42,7 @@ mod tcp;
 mod wire;
 mod world;
 
-pub use batch::{Job, run_all, run_all_unless};
+pub use batch::{Job, run_all, run_all_unless, run_each_unless};
 pub use calls::CallReport;
 pub use plan::{
     CallPlan, ControlPlace, FlowPlan, GatewayPlan, LiveOutcome, LivePlan, OwnControl, PathPlan,

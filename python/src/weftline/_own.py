@@ -6,6 +6,8 @@ import functools
 import hashlib
 import inspect
 import math
+import sys
+import types
 from collections.abc import Sequence
 from typing import Any
 
@@ -120,41 +122,75 @@ class Control:
         self.ssthresh = max(2.0, self.cwnd // 2)
 
 
-SchemeLike = str | type[Picker] | type[Scheduler] | functools.partial[Any]
-ControlLike = str | type[Control] | functools.partial[Any]
+OwnScheme = type[Picker] | type[Scheduler] | functools.partial[Any]
+OwnControl = type[Control] | functools.partial[Any]
+SchemeLike = str | OwnScheme
+ControlLike = str | OwnControl
+
+
+def digest_of(thing: type | functools.partial[Any]) -> str:
+    """The digest of a class's source, or of its code where there is none (typed at a prompt, or sent
+    from another process), and of the arguments that it was given."""
+    plain = _plain(thing)
+    try:
+        said = inspect.getsource(plain).encode()
+    except (OSError, TypeError):
+        functions = sorted((name, f) for name, f in vars(plain).items() if inspect.isfunction(f))
+        said = repr([(name, _code(f.__code__)) for name, f in functions]).encode()
+    if isinstance(thing, functools.partial):
+        said += repr((thing.args, sorted(thing.keywords.items()))).encode()
+    return hashlib.sha256(said).hexdigest()[:8]
+
+
+def _code(code: types.CodeType) -> tuple[Any, ...]:
+    """What a function does, without where it stands."""
+    constants = [_code(c) if isinstance(c, types.CodeType) else repr(c) for c in code.co_consts]
+    return code.co_code, code.co_names, constants
 
 
 def name_of(thing: type | functools.partial[Any]) -> str:
-    """What records call a class: module, name, and the digest of its source, so that results of two
-    versions of it are not taken for the same."""
+    """What records call a class: module, name and digest, so that results of two versions of it are not
+    taken for the same."""
     plain = _plain(thing)
-    try:
-        source = inspect.getsource(plain)
-    except (OSError, TypeError):
-        source = ""  # typed at a prompt
-    if isinstance(thing, functools.partial):
-        source += repr((thing.args, sorted(thing.keywords.items())))
-    digest = f"@{hashlib.sha256(source.encode()).hexdigest()[:8]}" if source else ""
-    return f"py:{plain.__module__}.{plain.__qualname__}{digest}"
+    return f"py:{plain.__module__}.{plain.__qualname__}@{digest_of(thing)}"
 
 
-def parts_of(scheme: SchemeLike, congestion: ControlLike) -> tuple[str, str, _weftline.Parts]:
-    """Names for the simulator, and what it takes from here in their places."""
-    parts: dict[str, Any] = {}
-    if not isinstance(scheme, str):
-        kind = "picker" if _is(scheme, Picker) else "scheduler" if _is(scheme, Scheduler) else None
-        if kind is None:
-            raise TypeError(f"a scheme is a name or a class that is a Picker or a Scheduler, not {scheme!r}")
-        parts |= {kind: scheme, "scheme_name": name_of(scheme)}
-        if kind == "scheduler":
-            parts["by_segment"] = bool(_plain(scheme).by_segment)
-    if not isinstance(congestion, str):
-        if not _is(congestion, Control):
-            raise TypeError(f"a congestion control is a name or a class that is a Control, not {congestion!r}")
-        parts |= {"control": congestion, "congestion_name": name_of(congestion)}
-        congestion = "reno"
-    own = _weftline.Parts(**parts)
-    return (scheme if isinstance(scheme, str) else own.scheme or ""), congestion, own
+def is_other(thing: type | functools.partial[Any], name: str) -> bool:
+    """Whether this process has imported another class of that name. One that was sent whole is what it
+    was where it came from."""
+    plain = _plain(thing)
+    found = sys.modules.get(plain.__module__)
+    for step in plain.__qualname__.split("."):
+        found = getattr(found, step, None)
+    return found is plain and not name.endswith(f"@{digest_of(thing)}")
+
+
+def scheme_part(scheme: SchemeLike, name: str | None = None) -> _weftline.Part | None:
+    """What stands for a scheme that is a class; `None` for a name."""
+    if isinstance(scheme, str):
+        return None
+    if _is(scheme, Picker):
+        return _weftline.Part(name or name_of(scheme), "picker", scheme)
+    if _is(scheme, Scheduler):
+        by_segment = bool(_plain(scheme).by_segment)
+        return _weftline.Part(name or name_of(scheme), "scheduler", scheme, by_segment=by_segment)
+    raise TypeError(f"a scheme is a name or a class that is a Picker or a Scheduler, not {scheme!r}")
+
+
+def control_part(congestion: ControlLike, name: str | None = None) -> _weftline.Part | None:
+    """The same for a congestion control."""
+    if isinstance(congestion, str):
+        return None
+    if _is(congestion, Control):
+        return _weftline.Part(name or name_of(congestion), "control", congestion)
+    raise TypeError(f"a congestion control is a name or a class that is a Control, not {congestion!r}")
+
+
+def named(scheme: SchemeLike, congestion: ControlLike) -> tuple[str, str, list[_weftline.Part]]:
+    """The names of a scheme and a congestion control, and what stands for them."""
+    parts = scheme_part(scheme), control_part(congestion)
+    names = [part.name if part else str(thing) for part, thing in zip(parts, (scheme, congestion))]
+    return names[0], names[1], [part for part in parts if part]
 
 
 def _plain(thing: Any) -> Any:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from . import _weftline
-from ._own import ControlLike, SchemeLike, parts_of
+from ._own import ControlLike, SchemeLike, named
 from ._results import Results
 from ._scenario import ScenarioLike, scenario_of
 
@@ -125,7 +125,7 @@ def _run(
     scenario: ScenarioLike, scheme: SchemeLike, congestion: ControlLike, seed: int, series: bool
 ) -> _weftline.Run:
     inner = scenario_of(scenario)._inner
-    scheme, congestion, parts = parts_of(scheme, congestion)
+    scheme, congestion, parts = named(scheme, congestion)
     return _weftline.run(inner, scheme, congestion, _seed(seed), series, parts)
 
 
@@ -137,11 +137,12 @@ def batch(
 ) -> Results:
     """Does any list of runs at once, each a mapping with `scenario`, `scheme`, and, if wanted,
     `congestion` and `seed`; the results have their order. Runs with classes of your own are done one
-    after the other, after those without.
+    at a time, beside those without.
 
         wl.batch({"scenario": "demo", "scheme": s} for s in ("earliest", "min-rtt"))
     """
-    wanted = []
+    jobs: list[tuple[_weftline.Scenario, str, str, int]] = []
+    parts: list[_weftline.Part] = []
     for one in runs:
         unknown = set(one) - {"scenario", "scheme", "congestion", "seed"}
         if unknown:
@@ -150,21 +151,11 @@ def batch(
         missing = {"scenario", "scheme"} - set(one)
         if missing:
             raise ValueError(f"a run wants a {' and a '.join(sorted(missing))}")
-        wanted.append((scenario_of(one["scenario"]), one["scheme"], one.get("congestion", "cubic"),
-                       _seed(one.get("seed", 1))))
-    done: dict[int, _weftline.Run] = {}
-    plain = [n for n, (_, *kinds, _) in enumerate(wanted) if all(isinstance(k, str) for k in kinds)]
-    places = iter(plain)
-
-    def take(run: _weftline.Run) -> None:
-        done[next(places)] = run
-
-    jobs = [(scenario._inner, *rest) for scenario, *rest in (wanted[n] for n in plain)]
-    _weftline.run_all(jobs, threads, series, take)
-    for place, (scenario, scheme, congestion, seed) in enumerate(wanted):
-        if place not in done:
-            done[place] = _run(scenario, scheme, congestion, seed, series)
-    made = [done[place] for place in range(len(wanted))]
+        scheme, congestion, own = named(one["scheme"], one.get("congestion", "cubic"))
+        parts += own
+        jobs.append((scenario_of(one["scenario"])._inner, scheme, congestion, _seed(one.get("seed", 1))))
+    made: list[_weftline.Run] = []
+    _weftline.run_all(jobs, parts, threads, series, made.append)
     return Results([run.json for run in made], runs=made)
 
 

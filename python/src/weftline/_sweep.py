@@ -14,6 +14,15 @@ from concurrent.futures import Executor, Future
 from typing import Any, Protocol
 
 from . import _weftline
+from ._own import (
+    ControlLike,
+    OwnControl,
+    OwnScheme,
+    SchemeLike,
+    control_part,
+    is_other,
+    scheme_part,
+)
 from ._results import Results
 from ._scenario import Scenario, ScenarioLike, portable
 from ._toml import dump
@@ -45,17 +54,26 @@ class WorkerError(RuntimeError):
 def canary() -> str:
     """The digest of a short run, of some milliseconds: what computes the same has the same."""
     short = Scenario.load("bond").replace(duration="100ms", warmup="0s")
-    run = _weftline.run(short._inner, "earliest", "cubic", 1, False, _weftline.Parts())
+    run = _weftline.run(short._inner, "earliest", "cubic", 1, False, [])
     digest: str = json.loads(run.json)["digest"]
     return digest
 
 
 class Bundle:
     """A sweep with all that it is made of, to be sent to another process: what has become of its files
-    meanwhile does not matter."""
+    meanwhile does not matter. Its classes are sent as `pickle` does, by name, and Ray sends those of the
+    script itself whole."""
 
-    def __init__(self, name: str, text: str, files: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        text: str,
+        files: Mapping[str, str],
+        schemes: Mapping[str, OwnScheme] | None = None,
+        controls: Mapping[str, OwnControl] | None = None,
+    ) -> None:
         self.name, self.text, self.files = name, text, dict(files)
+        self.schemes, self.controls = dict(schemes or {}), dict(controls or {})
         self.version, self.canary = _weftline.__version__, ""
 
     @functools.cached_property
@@ -69,12 +87,25 @@ class Bundle:
         self.canary = canary()
         return self
 
+    def parts(self) -> list[_weftline.Part]:
+        """Its classes, under the names that its text has for them.
+
+        Raises `WorkerError` where this process has other classes of these names."""
+        for name, thing in {**self.schemes, **self.controls}.items():
+            if is_other(thing, name):
+                raise WorkerError(f"{_here()} has another {name.partition('@')[0].removeprefix('py:')} than "
+                                  "this sweep; give all the same source")
+        schemes = (scheme_part(scheme, name) for name, scheme in self.schemes.items())
+        controls = (control_part(control, name) for name, control in self.controls.items())
+        return [part for part in (*schemes, *controls) if part]
+
     def open(self) -> _weftline.Sweep:
         """Reads the sweep again.
 
         Raises `WorkerError` where another version of the package does, or one that computes another
         thing: its runs would be others."""
-        where = f"the worker {os.getpid()} on {platform.node()}"
+        where = _here()
+        self.parts()
         if self.version != _weftline.__version__:
             raise WorkerError(f"{where} has weftline {_weftline.__version__}, and this sweep is from "
                               f"{self.version}; install the same on all machines")
@@ -88,6 +119,10 @@ class Bundle:
         return self.open().failed(place, error), ""
 
 
+def _here() -> str:
+    return f"the worker {os.getpid()} on {platform.node()}"
+
+
 class Sweep:
     """A grid over schemes, congestion controls, seeds and any keys of scenarios, and random draws of
     such keys: the keys of a sweep file (docs/scenarios.md).
@@ -95,15 +130,17 @@ class Sweep:
         wl.Sweep("demo", scheme=["earliest", "min-rtt", "single:*"], seed=range(1, 11),
                  set={"path.wifi.loss": [0, 0.001, 0.01]})
 
-    `single:*` stands for each path alone.
+    `single:*` stands for each path alone. Schemes and congestion controls may be classes of your own,
+    as for `run`; other versions of a class are other schemes, and what was made with one is not gone on
+    with by another.
     """
 
     def __init__(
         self,
         scenario: ScenarioLike | Sequence[ScenarioLike],
         *,
-        scheme: str | Sequence[str],
-        congestion: str | Sequence[str] = "cubic",
+        scheme: SchemeLike | Sequence[SchemeLike],
+        congestion: ControlLike | Sequence[ControlLike] = "cubic",
         seed: int | Sequence[int] = 1,
         set: Mapping[str, Any] | None = None,
         name: str = "sweep",
@@ -112,16 +149,19 @@ class Sweep:
         files: dict[str, str] = {}
         many = isinstance(scenario, Sequence) and not isinstance(scenario, str)
         scenarios: list[ScenarioLike] = list(scenario) if many else [scenario]  # type: ignore[arg-type,list-item]
+        schemes: dict[str, OwnScheme] = {}
+        controls: dict[str, OwnControl] = {}
         document: dict[str, Any] = {
             "scenario": [_file(one, files) for one in scenarios],
-            "scheme": _schemes([scheme] if isinstance(scheme, str) else scheme, scenarios),
-            "congestion": congestion,
+            "scheme": _schemes(_named(scheme, scheme_part, schemes), scenarios),
+            "congestion": congestion if isinstance(congestion, str)
+            else _named(congestion, control_part, controls),
             "seed": seed,
             **keys,
         }
         if set:
             document["set"] = set
-        self._bundle = Bundle(name, dump(document), files)
+        self._bundle = Bundle(name, dump(document), files, schemes, controls)
         self._inner = self._bundle.open()
 
     @classmethod
@@ -196,7 +236,7 @@ class Sweep:
 
             if on is None:
                 self._inner.run(
-                    places, threads, series,
+                    places, self._bundle.parts(), threads, series,
                     lambda run: add(*_done(run, series)))
             else:
                 cluster = _OnExecutor(on) if isinstance(on, Executor) else on
@@ -224,16 +264,16 @@ class Sweep:
 
 
 # The sweep that a worker read last, by its key: it gets many parts of one.
-_opened: tuple[str, _weftline.Sweep] | None = None
+_opened: tuple[str, _weftline.Sweep, list[_weftline.Part]] | None = None
 
 
 def run_part(bundle: Bundle, places: Sequence[int], series: bool) -> Part:
     """Some runs of a sweep, on one thread: what an executor's worker does."""
     global _opened
     if _opened is None or _opened[0] != bundle.key:
-        _opened = bundle.key, bundle.open()
+        _opened = bundle.key, bundle.open(), bundle.parts()
     part: Part = []
-    _opened[1].run(places, 1, series, lambda run: part.append(_done(run, series)))
+    _opened[1].run(places, _opened[2], 1, series, lambda run: part.append(_done(run, series)))
     return part
 
 
@@ -327,6 +367,20 @@ def _file(scenario: ScenarioLike, files: dict[str, str]) -> str:
     files[file] = text
     files.update({f"{one.name}/{trace}": content for trace, content in traces.items()})
     return file
+
+
+def _named(
+    things: Any, part_of: Callable[[Any], _weftline.Part | None], own: dict[str, Any]
+) -> list[str]:
+    """The names of schemes or congestion controls, of which one may be given alone; the classes among
+    them go into `own`."""
+    names: list[str] = []
+    for thing in things if isinstance(things, Sequence) and not isinstance(things, str) else [things]:
+        part = part_of(thing)
+        if part is not None:
+            own[part.name] = thing
+        names.append(part.name if part else thing)
+    return names
 
 
 def _schemes(schemes: Sequence[str], scenarios: Sequence[ScenarioLike]) -> list[str]:

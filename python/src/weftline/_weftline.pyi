@@ -7,7 +7,7 @@ from typing import Any, Final, final
 __all__ = [
     "Ack",
     "Loss",
-    "Parts",
+    "Part",
     "PathView",
     "Run",
     "Scenario",
@@ -97,26 +97,31 @@ class Sweep:
     def case(self, place: int) -> Scenario: ...
     def failed(self, place: int, error: str) -> str: ...
     def run(
-        self, places: Sequence[int], threads: int | None, series: bool, take: Callable[[Run], object]
+        self,
+        places: Sequence[int],
+        parts: Sequence[Part],
+        threads: int | None,
+        series: bool,
+        take: Callable[[Run], object],
     ) -> None: ...
     def writer(self, directory: str | PathLike[str], series: bool) -> Writer: ...
 
 @final
-class Parts:
+class Part:
+    """A class in the place of a scheduler or congestion control, or what is steered from outside, under
+    the name that records have for it: `kind` is `picker`, `scheduler`, `control`, `split` or `steered`."""
+
     def __new__(
         cls,
+        name: str,
+        kind: str,
+        class_: Callable[..., object] | None = None,
+        /,
         *,
-        picker: Callable[[], object] | None = None,
-        scheduler: Callable[[], object] | None = None,
         by_segment: bool = False,
-        control: Callable[[int, int], object] | None = None,
-        split: bool = False,
-        steered: bool = False,
-        scheme_name: str | None = None,
-        congestion_name: str | None = None,
-    ) -> Parts: ...
+    ) -> Part: ...
     @property
-    def scheme(self) -> str | None: ...
+    def name(self) -> str: ...
 
 @final
 class PathView:
@@ -249,7 +254,7 @@ class Simulation:
         congestion: str,
         seed: int,
         series: bool,
-        own: Parts,
+        parts: Sequence[Part],
     ) -> Simulation: ...
     def advance(self, seconds: float) -> bool: ...
     def observe(
@@ -265,11 +270,17 @@ class Writer:
     def finish(self) -> None: ...
 
 def run(
-    scenario: Scenario, scheme: str, congestion: str, seed: int, series: bool, own: Parts
+    scenario: Scenario,
+    scheme: str,
+    congestion: str,
+    seed: int,
+    series: bool,
+    parts: Sequence[Part],
 ) -> Run: ...
 def advance_all(simulations: Sequence[Simulation], seconds: float) -> list[bool]: ...
 def run_all(
     jobs: Sequence[tuple[Scenario, str, str, int]],
+    parts: Sequence[Part],
     threads: int | None,
     series: bool,
     take: Callable[[Run], object],

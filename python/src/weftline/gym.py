@@ -150,9 +150,8 @@ class SchedulerEnv(_Env):
         self.action_space = gymnasium.spaces.Box(0.0, 1.0, (len(self.paths),), numpy.float32)
 
     def _begin(self, scenario: Scenario, seed: int) -> _weftline.Simulation:
-        parts = _weftline.Parts(split=True, scheme_name="py:weftline.gym.SchedulerEnv")
-        scheme = parts.scheme or ""
-        return _weftline.Simulation(scenario._inner, scheme, self._congestion, seed, False, parts)
+        part = _weftline.Part("py:weftline.gym.SchedulerEnv", "split")
+        return _weftline.Simulation(scenario._inner, part.name, self._congestion, seed, False, [part])
 
     def _at_first(self) -> list[float]:
         return []
@@ -180,8 +179,8 @@ class CongestionEnv(_Env):
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (2 * len(self.paths),), numpy.float32)
 
     def _begin(self, scenario: Scenario, seed: int) -> _weftline.Simulation:
-        parts = _weftline.Parts(steered=True, congestion_name="py:weftline.gym.CongestionEnv")
-        return _weftline.Simulation(scenario._inner, self._scheme, "reno", seed, False, parts)
+        part = _weftline.Part("py:weftline.gym.CongestionEnv", "steered")
+        return _weftline.Simulation(scenario._inner, self._scheme, part.name, seed, False, [part])
 
     def _at_first(self) -> list[float]:
         return [self._FIRST] * len(self.paths)

@@ -16,9 +16,6 @@ use crate::common::{Daemon, PATIENCE, weftline};
 use crate::network::{FAR_V4, Network, PRIVATE, SERVER, SITE_V6, ip, join, text};
 use crate::sniffer::{Classes, Sniffer};
 
-/// How long the answers of a program's talk are waited for.
-const TALKED: Duration = Duration::from_secs(60);
-
 /// A machine of the internet that answers each datagram with who sent it, a space, and what was in it.
 pub(crate) struct Echo {
     pub(crate) address: SocketAddr,
@@ -187,7 +184,7 @@ pub(crate) fn talk(net: &Network, to: SocketAddr, halfway: impl Fn()) {
     let heard = thread::spawn(move || {
         let (mut heard, mut buffer) = (BTreeMap::<u64, u64>::new(), [0; 256]);
         let began = Instant::now();
-        while heard.len() < PACKETS as usize && began.elapsed() < TALKED {
+        while heard.len() < PACKETS as usize && began.elapsed() < PATIENCE {
             let Ok((length, _)) = listener.recv_from(&mut buffer) else { continue };
             let said = text(&buffer[..length]);
             let number = said.split(' ').nth(1).unwrap().parse().unwrap();

@@ -34,9 +34,6 @@ pub(crate) const LINKS: [(&str, &str, &str, &str); 2] = [
     ("wwan0", "10.64.3.9/30", "10.64.3.10/30", "700"),
 ];
 
-/// How long the network may take to be as before: the janitor is at work.
-pub(crate) const RESTORED: Duration = Duration::from_secs(30);
-
 /// Three machines, and the directories of two of them.
 pub(crate) struct Network {
     pub(crate) client: Netns,
@@ -294,7 +291,7 @@ impl Network {
             if now == before {
                 return;
             }
-            if began.elapsed() > RESTORED {
+            if began.elapsed() > PATIENCE {
                 let less = |all: &str, part: &str| -> Vec<String> {
                     let lines = all.lines().filter(|line| !part.lines().any(|one| one == *line));
                     lines.map(str::to_owned).collect()

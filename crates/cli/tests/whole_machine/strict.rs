@@ -9,7 +9,7 @@ use socket2::{Domain, SockRef, Socket, Type};
 use weftline_lab::netns::Netns;
 use weftline_net::KillSwitch;
 
-use crate::common::Daemon;
+use crate::common::{Daemon, PATIENCE};
 use crate::lanes::{Echo, ask};
 use crate::network::{FAR_V4, Network, SERVER, SITE_V6, ip, join, text};
 use crate::site::Site;
@@ -140,12 +140,7 @@ fn nothing_leaves_in_any_state_until_down() {
     let listener = net.client.run(|| TcpListener::bind("192.168.1.20:2222")).unwrap();
     let mut from = net
         .server
-        .run(|| {
-            TcpStream::connect_timeout(
-                &"192.168.1.20:2222".parse().unwrap(),
-                Duration::from_secs(60),
-            )
-        })
+        .run(|| TcpStream::connect_timeout(&"192.168.1.20:2222".parse().unwrap(), PATIENCE))
         .unwrap();
     let (mut to, _) = listener.accept().unwrap();
     to.write_all(b"welcome").unwrap();
@@ -269,13 +264,13 @@ fn links_get_their_addresses_and_what_others_send_through_this_machine_is_droppe
         behind.run(connected).unwrap()
     };
     let (_server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
-    assert!(reaches(Duration::from_secs(60)));
+    assert!(reaches(PATIENCE));
     let mut up = strict_up(&net, &invite, &[]);
     up.says("up:");
     assert!(!reaches(Duration::from_millis(500)));
     // A question for an address, as of a client of DHCP that has one and renews it.
     let server = net.server.run(|| UdpSocket::bind("0.0.0.0:67")).unwrap();
-    server.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    server.set_read_timeout(Some(PATIENCE)).unwrap();
     let ask = |port: u16| {
         let socket = UdpSocket::bind(("0.0.0.0", port))?;
         let as_link = SockRef::from(&socket);
@@ -293,7 +288,7 @@ fn links_get_their_addresses_and_what_others_send_through_this_machine_is_droppe
     assert!(!said.contains("unreachable") && doctor.status.success(), "{doctor:?}");
     let down = net.run(&net.client, &["down"]);
     assert!(down.status.success(), "{down:?}");
-    assert!(reaches(Duration::from_secs(60)));
+    assert!(reaches(PATIENCE));
 }
 
 #[test]
@@ -303,7 +298,7 @@ fn a_link_is_opened_to_a_user_s_browser_and_closed_again() {
     let beyond = Site::start(&net.server, &format!("{SERVER}:80"));
     let other_port = Site::start(&net.server, &format!("{SERVER}:8123"));
     let router = net.server.run(|| UdpSocket::bind("10.64.3.10:53")).unwrap();
-    router.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    router.set_read_timeout(Some(PATIENCE)).unwrap();
     let browse = |user: &str, url: &str| {
         let as_user = [&format!("--reuid={user}"), "--clear-groups", "curl", "-sS"];
         let mut curl = net.client.command("setpriv");
@@ -378,7 +373,7 @@ fn flows_from_before_and_blocked_ones_stay_so_when_their_peers_speak() {
     let bind = |port: u16| net.client.run(|| UdpSocket::bind(("192.168.1.20", port))).unwrap();
     let (udp, blocked) = (bind(7001), bind(7003));
     for socket in [&udp, &blocked, &udp_peer] {
-        socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
     }
     udp.send_to(b"before", (SERVER, 7001)).unwrap();
     udp_peer.recv_from(&mut [0; 16]).unwrap();

@@ -18,6 +18,8 @@ pub struct Entry {
     pub(super) paths: Option<usize>,
     /// Whether it decides for each segment, as a kernel's does.
     pub(super) by_segment: bool,
+    /// Whether daemons never ask for it.
+    pub(super) simulator_only: bool,
     /// The settings that it reads.
     pub(super) settings: &'static [Setting],
     /// Its rules that can be switched off.
@@ -44,7 +46,17 @@ impl Entry {
         make: fn(&SchedulerConfig) -> Box<dyn Scheduler>,
     ) -> Self {
         let (settings, rules): (&[_], &[_]) = (&[], &[]);
-        Self { name, about, make, chunk: CHUNK, paths: None, by_segment: false, settings, rules }
+        Self {
+            name,
+            about,
+            make,
+            chunk: CHUNK,
+            paths: None,
+            by_segment: false,
+            simulator_only: false,
+            settings,
+            rules,
+        }
     }
 
     /// The same, which reads these settings. Whoever gives it another is told that it has none.
@@ -64,6 +76,13 @@ impl Entry {
     #[must_use]
     pub const fn by_segment(self) -> Self {
         Self { by_segment: true, ..self }
+    }
+
+    /// The same, for simulations alone: nobody writes its name on a command line or asks a server for it,
+    /// so it may be any.
+    #[must_use]
+    pub const fn in_simulator_only(self) -> Self {
+        Self { simulator_only: true, ..self }
     }
 
     /// Whether it decides for each segment, as a kernel's does.

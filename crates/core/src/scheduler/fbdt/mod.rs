@@ -31,6 +31,7 @@ pub(super) const STRICT_ENTRY: Entry = Entry {
     chunk: (1448, 16 << 10),
     paths: None,
     by_segment: false,
+    simulator_only: false,
     settings: &[Setting::Window, Setting::Forward],
     rules: strict::RULES,
 };

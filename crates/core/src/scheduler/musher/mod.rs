@@ -33,6 +33,7 @@ pub(super) const ENTRY: Entry = Entry {
     chunk: CHUNK,
     paths: Some(2),
     by_segment: true,
+    simulator_only: false,
     settings: &[],
     rules: &[],
 };
