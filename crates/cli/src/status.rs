@@ -312,6 +312,14 @@ fn lanes(bond: &Bond) -> String {
     if !bond.lanes.is_empty() {
         text += &format!("{}\n", lines(table, 4).join("\n"));
     }
+    for lane in &bond.lanes {
+        if let Some(held) = lane.held_mbps {
+            text += &format!(
+                "{}: held back to {held:.1} Mb/s for calls, which wait {:.0} ms there\n",
+                lane.name, lane.queue_ms
+            );
+        }
+    }
     let counted = bond.counters.iter().map(|(name, value)| format!("{name} {value}"));
     let counted: Vec<_> = counted.collect();
     if !counted.is_empty() {

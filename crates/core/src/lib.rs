@@ -64,6 +64,7 @@
 
 pub mod datagram;
 pub mod fq_codel;
+pub mod gate;
 pub mod life;
 pub mod path;
 pub mod path_manager;

@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use self::flight::Flight;
+use crate::gate::PathGate;
 use crate::path::{DEVIATIONS, PathId, PathInfo, SubflowId};
 use crate::policy::Role;
 use crate::ranges::RangeSet;
@@ -80,6 +81,8 @@ pub struct Subflow {
     id: SubflowId,
     path: PathId,
     share: Share,
+    /// What else may hold it back.
+    gate: Option<PathGate>,
     /// What its socket has room for.
     room: u64,
     info: PathInfo,
@@ -108,6 +111,7 @@ impl Subflow {
             id,
             path,
             share: Share { role: Role::Active, stands_by: false, cap: None, is_used_up: false },
+            gate: None,
             room: 0,
             info: PathInfo::default(),
             has_found_rate: false,
@@ -251,6 +255,21 @@ impl Subflow {
     /// full.
     pub const fn is_capped(&self) -> bool {
         self.share.is_used_up
+    }
+
+    /// What all sessions' data over its path goes through, if something counts that.
+    pub const fn gate(&self) -> Option<&PathGate> {
+        self.gate.as_ref()
+    }
+
+    /// Whether that limits it now.
+    pub fn is_limited(&self) -> bool {
+        self.gate.as_ref().is_some_and(PathGate::is_limited)
+    }
+
+    /// Has its data go through a gate.
+    pub fn set_gate(&mut self, gate: Option<PathGate>) {
+        self.gate = gate;
     }
 
     /// Takes its path's policy.

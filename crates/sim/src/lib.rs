@@ -29,6 +29,7 @@
 
 mod batch;
 mod build;
+mod calls;
 mod coded;
 mod contact;
 mod flow;
@@ -42,9 +43,10 @@ mod wire;
 mod world;
 
 pub use batch::{Job, run_all, run_all_unless, run_each_unless};
+pub use calls::CallReport;
 pub use plan::{
-    ControlPlace, FlowPlan, GatewayPlan, LiveOutcome, LivePlan, OwnControl, PathPlan, Pattern,
-    Plan, Spread, Traffic,
+    CallPlan, ControlPlace, FlowPlan, GatewayPlan, LiveOutcome, LivePlan, OwnControl, PathPlan,
+    Pattern, Plan, Spread, Traffic,
 };
 pub use record::{Outcome, Woven, run, simulate, simulate_plan_unless, simulate_unless};
 pub use stepping::{Observation, PathObservation, Simulation};

@@ -8,7 +8,7 @@ use weftline_congestion::{Coupling, Member};
 use crate::coded::CodedNetwork;
 use crate::queue::{Event, Queue};
 use crate::tcp::{Endpoint, Segment};
-use crate::wire::Wire;
+use crate::wire::{Cargo, Wire};
 
 /// Segments that come within this time are taken together: the interrupts that a network card holds
 /// back, or what a program takes to wake up.
@@ -158,8 +158,8 @@ impl Net {
 
     /// The packet at the head of a wire arrives and goes on. Returns it where it has come to its
     /// endpoint.
-    pub(crate) fn arrive(&mut self, wire: u32) -> Option<Segment> {
-        let segment = self.wires[wire as usize].arrive(&mut self.queue);
+    pub(crate) fn arrive(&mut self, wire: u32) -> Option<Cargo> {
+        let cargo = self.wires[wire as usize].arrive(&mut self.queue);
         let (path, is_up) = (wire as usize / 2, wire % 2 == 1);
         if let Spreading::Coded(network) = &mut self.spreading
             && is_up
@@ -168,10 +168,16 @@ impl Net {
             network.came_up(path, self.queue.now_ns());
         }
         match self.next[wire as usize] {
-            Next::Deliver if self.is_cut_off(segment.to) => {}
-            Next::Deliver => return Some(segment),
-            Next::Wire(next) => drop(self.wires[next as usize].send(segment, &mut self.queue)),
-            Next::Gateway => self.pass_gateway(segment),
+            Next::Deliver if self.is_for_nobody(&cargo) => {}
+            Next::Deliver => return Some(cargo),
+            Next::Wire(next) => drop(self.wires[next as usize].send(cargo, &mut self.queue)),
+            Next::Gateway => match cargo {
+                Cargo::Tcp(segment) => self.pass_gateway(segment),
+                Cargo::Lane(ref datagram) => {
+                    let wire = self.first_down[datagram.path as usize] as usize;
+                    self.wires[wire].send(cargo, &mut self.queue);
+                }
+            },
         }
         None
     }
@@ -199,6 +205,14 @@ impl Net {
         !place.server && (interface.is_out || is_old)
     }
 
+    /// Whether it goes to an address that its end has not any more.
+    fn is_for_nobody(&self, cargo: &Cargo) -> bool {
+        match cargo {
+            Cargo::Tcp(segment) => self.is_cut_off(segment.to),
+            Cargo::Lane(datagram) => self.is_unplugged(datagram.path),
+        }
+    }
+
     fn pass_gateway(&mut self, segment: Segment) {
         let place = self.places[segment.to as usize];
         let path = match &mut self.spreading {
@@ -213,7 +227,7 @@ impl Net {
             }
         };
         let wire = self.first_down[path] as usize;
-        self.wires[wire].send(segment, &mut self.queue);
+        self.wires[wire].send(Cargo::Tcp(segment), &mut self.queue);
     }
 
     /// Delivers a segment. Returns whether its endpoint has just been established.
@@ -233,7 +247,9 @@ impl Net {
         let together = &mut self.together[to as usize];
         let until = together.since.unwrap_or(now_ns) + TOGETHER_NS;
         let next = self.wires[wire as usize].next();
-        let next = next.filter(|(_, next)| next.to == to && next.len > 0).map(|(at, _)| at);
+        let is_more =
+            |next: &Cargo| matches!(next, Cargo::Tcp(next) if next.to == to && next.len > 0);
+        let next = next.filter(|(_, next)| is_more(next)).map(|(at, _)| at);
         let follows = next.is_some_and(|at| at <= until) && !endpoint.is_urgent();
         let is_last = next.is_none_or(|at| at > now_ns + TOGETHER_NS);
         if is_last && now_ns <= together.last + TOGETHER_NS {
@@ -300,7 +316,8 @@ impl Net {
             if is_cut_off {
                 continue;
             }
-            if let Some(lost) = self.wires[wire].send(segment, &mut self.queue)
+            let sent = self.wires[wire].send(Cargo::Tcp(segment), &mut self.queue);
+            if let Some(Cargo::Tcp(lost)) = sent
                 && lost.len > 0
             {
                 self.lost[index as usize].insert(lost.seq, now_ns);

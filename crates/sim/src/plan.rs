@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weftline_congestion::{Config, CongestionControl};
+use weftline_core::datagram::CallRules;
 use weftline_core::scheduler::{self, Rule, RulesOff, SchedulerConfig};
 use weftline_core::{Bitrate, ByteCount};
 use weftline_link::{LinkConfig, LossModel};
@@ -65,6 +66,23 @@ pub struct Plan {
     pub backend: Option<LinkConfig>,
     /// A gateway and access points, where the paths are such.
     pub gateway: Option<GatewayPlan>,
+    /// A call beside the flows, over lanes on all paths; not behind a gateway.
+    pub calls: Option<CallPlan>,
+}
+
+/// A call during a run: packets at a constant rate in both directions, over lanes on all paths.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CallPlan {
+    /// The time from one packet to the next, and bytes of each.
+    pub every: Duration,
+    /// See `every`.
+    pub bytes: usize,
+    /// When it begins and ends, from the beginning of the workload on.
+    pub from: Duration,
+    /// See `from`.
+    pub until: Duration,
+    /// What it is protected by; by nothing if `None`.
+    pub rules: Option<CallRules>,
 }
 
 /// What a flow sends.
@@ -264,6 +282,7 @@ impl Plan {
             ratio: scenario.ratio,
             backend: scenario.backend.map(|link| link.config()),
             gateway: gateway_plan(scenario, &connections)?,
+            calls: None,
         })
     }
 }

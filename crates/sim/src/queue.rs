@@ -27,6 +27,8 @@ pub(crate) enum Event {
     Room(u32),
     /// A timer of a coding node.
     Node(u32),
+    /// The call has something to do.
+    Calls,
 }
 
 impl Event {
@@ -43,6 +45,7 @@ impl Event {
             Self::Room(index) => (8, index),
             Self::Node(index) => (9, index),
             Self::Plug(index) => (10, index),
+            Self::Calls => (11, 0),
         };
         kind << 32 | index as u64
     }

@@ -13,6 +13,7 @@ use weftline_video::PlayerStats;
 
 use crate::SimError;
 use crate::build::mss;
+use crate::calls::CallReport;
 use crate::flow::bound::{self, Carrying};
 use crate::flow::{Flow, Tally};
 use crate::net::Spreading;
@@ -31,6 +32,8 @@ pub struct Outcome {
     pub live: Vec<LiveOutcome>,
     /// What was recorded of where the first flow's server sent what, if the plan asked for it.
     pub weave: Option<Woven>,
+    /// What came of the call, if the plan had one: of what the client sent, and of what the server did.
+    pub calls: Option<[CallReport; 2]>,
     series: Vec<Series>,
 }
 
@@ -59,7 +62,7 @@ struct Series {
 impl Outcome {
     /// The outcome of a run that did not take place.
     pub(crate) const fn without_run(record: RunRecord) -> Self {
-        Self { record, packets: 0, live: Vec::new(), weave: None, series: Vec::new() }
+        Self { record, packets: 0, live: Vec::new(), weave: None, calls: None, series: Vec::new() }
     }
 
     /// With the names that a bare plan does not have.
@@ -240,7 +243,8 @@ pub(crate) fn outcome(world: &World) -> Outcome {
     let packets = world.flows.iter().flat_map(Flow::ends);
     let packets = packets.map(|[_, server]| world.net.endpoint(server).stats().segments).sum();
     let live = world.flows.iter().filter_map(Flow::live).cloned().collect();
-    Outcome { record, packets, live, weave: woven(world), series: series(world) }
+    let calls = world.calls.as_ref().map(|calls| calls.reports());
+    Outcome { record, packets, live, weave: woven(world), calls, series: series(world) }
 }
 
 fn woven(world: &World) -> Option<Woven> {

@@ -9,6 +9,9 @@ use weftline_link::{Link, LinkStats, Verdict};
 use crate::queue::{Event, Queue};
 use crate::tcp::Segment;
 
+/// What a datagram has around its frame: IPv4 and UDP, the lane's header, and the tag of its encryption.
+const AROUND: u64 = 20 + 8 + 14 + 16;
+
 /// Something that travels.
 pub(crate) trait Packet {
     /// Its size on the wire.
@@ -27,9 +30,57 @@ impl Packet for Segment {
     }
 }
 
+/// A datagram of a lane.
+#[derive(Debug)]
+pub(crate) struct Datagram {
+    /// The end that it goes to.
+    pub(crate) to: usize,
+    /// The path.
+    pub(crate) path: u32,
+    /// Its number there, and its frame.
+    pub(crate) sequence: u64,
+    /// See `sequence`.
+    pub(crate) frame: Vec<u8>,
+}
+
+impl Packet for Datagram {
+    fn wire_bytes(&self) -> u64 {
+        self.frame.len() as u64 + AROUND
+    }
+
+    fn note(&self) -> u64 {
+        self.sequence
+    }
+}
+
+/// What travels between client and server.
+#[derive(Debug)]
+pub(crate) enum Cargo {
+    /// Of TCP.
+    Tcp(Segment),
+    /// Of a lane.
+    Lane(Box<Datagram>),
+}
+
+impl Packet for Cargo {
+    fn wire_bytes(&self) -> u64 {
+        match self {
+            Self::Tcp(segment) => Packet::wire_bytes(segment),
+            Self::Lane(datagram) => datagram.wire_bytes(),
+        }
+    }
+
+    fn note(&self) -> u64 {
+        match self {
+            Self::Tcp(segment) => segment.note(),
+            Self::Lane(datagram) => datagram.note(),
+        }
+    }
+}
+
 /// One direction between two ends.
 #[derive(Debug)]
-pub(crate) struct Wire<P = Segment> {
+pub(crate) struct Wire<P = Cargo> {
     arrival: Event,
     link: Link,
     on_way: VecDeque<(u64, P)>,

@@ -12,11 +12,13 @@ use weftline_measure::{Delays, STEP};
 
 use crate::SimError;
 use crate::build;
+use crate::calls::{Calls, Gates};
 use crate::flow::Flow;
 use crate::net::{Net, Spreading};
 use crate::plan::{Plan, Traffic};
 use crate::queue::Event;
 use crate::tcp::Segment;
+use crate::wire::Cargo;
 
 /// Connections that do not stand by then fail the run.
 const SETUP_LIMIT: Duration = Duration::from_secs(30);
@@ -47,19 +49,21 @@ pub(crate) struct World {
     delivered_before: Vec<u64>,
     /// From the server to the client's TCP by packet, where there is a gateway.
     pub(crate) packet_delays: Option<Box<Delays>>,
+    pub(crate) calls: Option<Box<Calls>>,
 }
 
 impl World {
     pub(crate) fn new(plan: Plan) -> Self {
         let mut net = build::network(&plan);
-        let mut flows = Vec::new();
+        let (mut flows, gates) = (Vec::new(), Gates::new(&plan));
         let ratio = plan.ratio.map_or_else(RatioMemory::default, RatioMemory::with_percent);
         for (index, flow) in plan.flows.iter().enumerate() {
             net.add_flow(flow.congestion.coupled);
             let index = u32::try_from(index).expect("a run has few flows");
             let openers = (0..flow.subflows()).map(|k| build::opener(&plan, index, k));
             let (openers, mss) = (openers.collect(), build::mss(&plan));
-            flows.push(Flow::new(index, &plan, mss, openers, ratio.clone(), &mut net));
+            let parts = (openers, ratio.clone(), &gates);
+            flows.push(Flow::new(index, &plan, mss, parts, &mut net));
         }
         let series = Series {
             paths: vec![Vec::new(); plan.paths.len()],
@@ -67,7 +71,8 @@ impl World {
         };
         let delivered_before = vec![0; plan.paths.len()];
         let packet_delays = plan.gateway.is_some().then(Box::default);
-        Self { net, flows, plan, epoch_ns: None, series, delivered_before, packet_delays }
+        let (epoch_ns, calls) = (None, Calls::new(&plan, &gates).map(Box::new));
+        Self { net, flows, plan, epoch_ns, series, delivered_before, packet_delays, calls }
     }
 
     /// Runs it to its end.
@@ -169,6 +174,7 @@ impl World {
         if self.plan.series {
             self.net.queue.push(now + nanos(STEP), Event::Sample);
         }
+        self.calls.iter_mut().for_each(|calls| calls.begin(&mut self.net));
     }
 
     /// Whether what is measured has all it wanted, where that has an end.
@@ -184,12 +190,17 @@ impl World {
     fn step(&mut self, end_ns: u64) -> bool {
         let Some((_, event)) = self.net.queue.pop(end_ns) else { return false };
         match event {
-            Event::Arrival(wire) => {
-                if let Some(segment) = self.net.arrive(wire) {
+            Event::Arrival(wire) => match self.net.arrive(wire) {
+                Some(Cargo::Tcp(segment)) => {
                     self.note_spread(wire, &segment);
                     self.deliver(&segment, Some(wire));
                 }
-            }
+                Some(Cargo::Lane(datagram)) => {
+                    let calls = self.calls.as_mut().expect("whoever sent it");
+                    calls.handle(&datagram, &mut self.net);
+                }
+                None => {}
+            },
             Event::Endpoint(index) => {
                 self.net.expire(index);
                 self.changed(index);
@@ -207,6 +218,9 @@ impl World {
                 }
             }
             Event::Sample => self.sample(),
+            Event::Calls => {
+                self.calls.iter_mut().for_each(|calls| calls.expire(&mut self.net));
+            }
             Event::Hop(_) | Event::Room(_) | Event::Node(_) => self.step_coded(event),
         }
         true

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rustls::pki_types::ServerName;
 use tokio::sync::{oneshot, watch};
+use weftline_core::gate::PathGate;
 use weftline_core::scheduler::{Entry, RulesOff, SchedulerConfig, Setting, check_settings};
 use weftline_core::session::{DEFAULT_LONGEST_MESSAGE, MessageLimits, SessionConfig};
 use weftline_core::wire::Hello;
@@ -54,6 +55,15 @@ impl Client {
         let settings = builder.beside(self).settings()?;
         self.settings.send_replace(Arc::new(settings));
         Ok(())
+    }
+
+    /// The path of that name, as it is now: its number, and what all connections send over it goes through.
+    /// `None` if there is none.
+    pub fn path_gate(&self, name: &str) -> Option<(PathId, PathGate)> {
+        let settings = self.settings.borrow();
+        let index = settings.paths.iter().position(|(path, _)| path.name == name)?;
+        let id = settings.ids[index];
+        Some((id, settings.common.caps.gate(id)?))
     }
 
     /// Counts the changes of the client's settings.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use tokio::sync::broadcast;
 use weftline_core::PathId;
+use weftline_core::gate::PathGate;
 use weftline_core::session::SessionStats;
 
 use crate::about::{About, ConnectionStatus};
@@ -110,6 +111,11 @@ impl Control {
     /// Whether it has a subflow at this moment.
     pub(crate) fn has_path(&self) -> bool {
         self.shared.subflow_count() > 0
+    }
+
+    /// What all connections of the client send over a path goes through; `None` if it has too many paths.
+    pub(crate) fn gate(&self, path: PathId) -> Option<PathGate> {
+        self.shared.gate(path)
     }
 
     /// The connection's number in this process: 0 is the first. Never used again.

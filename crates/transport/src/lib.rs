@@ -138,5 +138,6 @@ pub use tls::{
 };
 pub use token::{Token, TokenLine};
 pub use weave::WeaveWatch;
+pub use weftline_core::gate::PathGate;
 pub use weftline_core::session::{Incoming, Message, MessageFate, MessageId, Outcome, SendError};
-pub use weftline_core::{PathPolicy, Role};
+pub use weftline_core::{PathId, PathPolicy, Role};

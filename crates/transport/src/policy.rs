@@ -1,4 +1,4 @@
-//! Rate caps that connections share.
+//! Rate caps and gates that connections share.
 //!
 //! A cap is one for all connections of a client over a path, in each direction: the client limits
 //! what it sends, and the server, who knows a client's connections by the number they have in
@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
+use weftline_core::gate::PathGate;
 use weftline_core::wire::PolicyNote;
 use weftline_core::{PathId, RateCap};
 
@@ -14,9 +15,12 @@ use weftline_core::{PathId, RateCap};
 /// chooses the numbers of its paths.
 const MAX_SHARED: usize = 256;
 
-/// The caps of one client's paths, in one direction.
+/// The caps and gates of one client's paths, in one direction.
 #[derive(Debug, Default)]
-pub(crate) struct Caps(Mutex<BTreeMap<PathId, Shared>>);
+pub(crate) struct Caps {
+    caps: Mutex<BTreeMap<PathId, Shared>>,
+    gates: Mutex<BTreeMap<PathId, PathGate>>,
+}
 
 #[derive(Debug)]
 struct Shared {
@@ -29,7 +33,7 @@ impl Caps {
     /// it has none.
     pub(crate) fn of(&self, path: PathId, note: PolicyNote) -> Option<RateCap> {
         let rate = note.policy.cap?;
-        let mut caps = self.0.lock().expect("nobody panics with it");
+        let mut caps = self.caps.lock().expect("nobody panics with it");
         if caps.len() >= MAX_SHARED && !caps.contains_key(&path) {
             return None;
         }
@@ -40,6 +44,15 @@ impl Caps {
             shared.cap.set_rate(rate);
         }
         Some(shared.cap.clone())
+    }
+
+    /// The gate that all connections have on the path; `None` if there are too many paths.
+    pub(crate) fn gate(&self, path: PathId) -> Option<PathGate> {
+        let mut gates = self.gates.lock().expect("nobody panics with it");
+        if gates.len() >= MAX_SHARED && !gates.contains_key(&path) {
+            return None;
+        }
+        Some(gates.entry(path).or_default().clone())
     }
 }
 
@@ -95,6 +108,19 @@ mod tests {
         assert_eq!(b.of(PathId(3), note(2, 80)).unwrap().rate(), Bitrate::mbps(80));
         assert_eq!(a.of(PathId(3), note(1, 8)).unwrap().rate(), Bitrate::mbps(80));
         assert!(a.of(PathId(3), PolicyNote::default()).is_none());
+    }
+
+    #[test]
+    fn connections_of_a_client_share_a_gate_and_there_are_not_too_many() {
+        let groups = Groups::default();
+        let (a, b, other) = (groups.of([1; 16]), groups.of([1; 16]), groups.of([2; 16]));
+        let now = weftline_core::Instant::from_millis(5);
+        a.gate(PathId(3)).unwrap().spend(700, now);
+        assert_eq!(b.gate(PathId(3)).unwrap().spent(), 700);
+        assert_eq!(b.gate(PathId(4)).unwrap().spent(), 0, "another path");
+        assert_eq!(other.gate(PathId(3)).unwrap().spent(), 0);
+        let given = (0..10_000).filter(|&path| other.gate(PathId(path)).is_some()).count();
+        assert_eq!(given, MAX_SHARED);
     }
 
     #[test]

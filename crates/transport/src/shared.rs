@@ -18,6 +18,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use smallvec::SmallVec;
 use tokio::sync::{Notify, broadcast, mpsc, watch};
+use weftline_core::gate::PathGate;
 use weftline_core::life::{Life, Phase};
 use weftline_core::path_manager::{Carried, Look};
 use weftline_core::session::{
@@ -454,6 +455,8 @@ impl Shared {
     /// Says what a path is for, before it is up.
     pub(crate) fn set_policy(&self, path: PathId, note: PolicyNote) {
         self.with(|inner, now| {
+            let gate = inner.caps.gate(path);
+            gate.into_iter().for_each(|gate| inner.session.set_gate(path, gate));
             inner.session.set_policy(path, note, inner.caps.of(path, note), now);
         });
     }
@@ -463,6 +466,12 @@ impl Shared {
         self.with(|inner, now| {
             inner.session.change_policy(path, note, inner.caps.of(path, note), now);
         });
+    }
+
+    /// What all connections of this client send over a path goes through; `None` if there are too many
+    /// paths.
+    pub(crate) fn gate(&self, path: PathId) -> Option<PathGate> {
+        self.see(|inner| inner.caps.gate(path))
     }
 
     /// Says what a path is called that may not have had a subflow yet.

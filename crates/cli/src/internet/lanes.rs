@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, Weak};
 use std::time::{Duration, Instant};
 
-use weftline::{Egress, LaneHost, MemoryBudget, MemoryLease};
+use weftline::{Egress, LaneHost, MemoryBudget, MemoryLease, PathGate};
 use weftline_net::{
     Exit, ExitConfig, FIRST_CLIENT, Journal, LAST_CLIENT, Watch, addresses_v4, addresses_v6,
 };
@@ -223,6 +223,10 @@ impl LaneHost for Lanes {
         }
         self.bond.set_addresses(session, wanted);
         Ok(())
+    }
+
+    fn set_gates(&self, session: u32, gates: Vec<(u8, PathGate)>) {
+        self.bond.set_gates(session, gates);
     }
 
     fn close(&self, session: u32) {

@@ -256,7 +256,7 @@ impl Page<'_> {
             .flat_map(|bond| bond.lanes.iter().map(move |lane| (bond.client.as_deref(), lane)))
             .map(|(client, lane)| ([("client", client.unwrap_or("")), ("lane", &*lane.name)], lane))
             .collect();
-        let counters: [Row<NamedLane>; 7] = [
+        let counters: [Row<NamedLane>; 9] = [
             ("lane_sent_bytes", "Bytes of packets sent over the lane", |l| {
                 l.status.counters.sent_bytes
             }),
@@ -274,17 +274,26 @@ impl Page<'_> {
                 l.status.dropped + l.status.overflowed
             }),
             ("lane_silences", "How often it fell silent", |l| l.status.counters.silences),
+            ("lane_held_cuts", "How often its link was held back more for calls", |l| {
+                l.status.hold.cuts
+            }),
+            ("lane_held_in_vain", "How often that was given up, as it did not help", |l| {
+                l.status.hold.in_vain
+            }),
         ];
         for (name, about, value) in counters {
             let rows = lanes.iter().map(|(names, l)| (*names, ConstCounter::new(value(l))));
             self.family(name, about, rows)?;
         }
-        let gauges: [Row<NamedLane>; 5] = [
+        let gauges: [Row<NamedLane>; 6] = [
             ("lane_up", "1 while it carries something", |l| u64::from(l.is_up())),
             ("lane_in_flight_bytes", "Bytes on their way", |l| l.status.in_flight),
             ("lane_window_bytes", "Bytes that may be", |l| l.status.window),
             ("lane_pacing_bps", "Bits a second at which bulk goes", |l| l.status.pacing.as_bps()),
             ("lane_waiting_packets", "Packets that wait for room", |l| l.status.waiting),
+            ("lane_held_bps", "What its link is held back to for calls; 0 if it is not", |l| {
+                l.status.hold.limit.map_or(0, |limit| limit.as_bps())
+            }),
         ];
         for (name, about, value) in gauges {
             let rows = lanes.iter().map(|(names, l)| (*names, ConstGauge::new(value(l))));
@@ -293,7 +302,10 @@ impl Page<'_> {
         let rows = lanes
             .iter()
             .filter_map(|(names, l)| Some((*names, ConstGauge::new(l.status.srtt?.as_secs_f64()))));
-        self.family("lane_srtt_seconds", "Smoothed round-trip time", rows)
+        self.family("lane_srtt_seconds", "Smoothed round-trip time", rows)?;
+        let queue = |l: &NamedLane| ConstGauge::new(l.status.hold.queue.as_secs_f64());
+        let rows = lanes.iter().map(|(names, l)| (*names, queue(l)));
+        self.family("lane_queue_seconds", "What packets take beyond the least of late", rows)
     }
 
     pub(crate) fn counter(&mut self, name: &str, about: &str, value: u64) -> fmt::Result {

@@ -88,6 +88,17 @@ pub(crate) struct Lane {
     pub(crate) dropped_packets: u64,
     /// How often it has fallen silent.
     pub(crate) silences: u64,
+    /// What is sent over the link is held back to this for calls, if it is.
+    #[serde(default)]
+    pub(crate) held_mbps: Option<f64>,
+    /// How much longer than the least the last packets were on their way.
+    #[serde(default)]
+    pub(crate) queue_ms: f64,
+    /// How often that limit was lowered, and how often it was given up, as the delay is not ours.
+    #[serde(default)]
+    pub(crate) held_cuts: u64,
+    #[serde(default)]
+    pub(crate) held_in_vain: u64,
 }
 
 impl From<&BondStatus> for Bond {
@@ -126,6 +137,10 @@ impl From<&NamedLane> for Lane {
             lost_packets: counters.lost_packets,
             dropped_packets: status.dropped + status.overflowed,
             silences: counters.silences,
+            held_mbps: status.hold.limit.map(|limit| limit.as_bps() as f64 / 1e6),
+            queue_ms: ms(status.hold.queue),
+            held_cuts: status.hold.cuts,
+            held_in_vain: status.hold.in_vain,
         }
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
-use weftline::{Client, InternetOffer, LaneControl, LaneGrant};
+use weftline::{Client, InternetOffer, LaneControl, LaneGrant, PathId};
 use weftline_net::{Capture, DEVICE};
 use weftline_tunnel::bond::{BondClient, BondStatus, LaneLink, LaneSecret, LaneSession};
 
@@ -63,7 +63,7 @@ impl Lanes {
         granted: Granted,
         capture: &Arc<Capture>,
         links: Vec<LaneLink>,
-        Manner { dns, is_strict, suspended }: Manner,
+        Manner { dns, calls, is_strict, suspended }: Manner,
     ) -> Option<Self> {
         let (up, lanes_up) = watch::channel(0);
         let bond = BondClient::start(capture.device(), DEVICE, move |n| _ = up.send_replace(n));
@@ -83,6 +83,7 @@ impl Lanes {
             bond: Arc::clone(&bond),
             changed: Arc::clone(&changed),
             lanes_up: lanes_up.clone(),
+            calls,
         };
         let capture = Arc::downgrade(capture);
         let scope = ScopeKeeper { capture, widened, dns, is_strict, suspended };
@@ -132,6 +133,11 @@ impl Lanes {
         self.changed.notify_one();
     }
 
+    /// The client's paths have changed.
+    pub(super) fn note_paths(&self) {
+        self.changed.notify_one();
+    }
+
     /// Agrees on nothing more, and leaves what is captured as it is. They carry what they carry until
     /// they are dropped.
     pub(super) fn stop_keeping(&self) {
@@ -155,6 +161,8 @@ impl Drop for Lanes {
 pub(super) struct Manner {
     /// Whether questions to DNS go there.
     pub(super) dns: bool,
+    /// Whether TCP makes way for calls.
+    pub(super) calls: bool,
     /// Whether nothing goes past the server in any case.
     pub(super) is_strict: bool,
     /// Whether nothing is captured, as the server is away.
@@ -264,6 +272,8 @@ struct Keeper {
     bond: Arc<BondClient>,
     changed: Arc<Notify>,
     lanes_up: watch::Receiver<usize>,
+    /// Whether TCP makes way for calls.
+    calls: bool,
 }
 
 impl Keeper {
@@ -322,12 +332,33 @@ impl Keeper {
         Ok(())
     }
 
+    /// Which paths of TCP are one link with lanes. Each of these makes way for calls on the other. `None` if
+    /// it is not to, or the lanes do not say. A server that is told of none holds nothing back either.
+    async fn paths(&self) -> Option<Vec<(u8, PathId)>> {
+        if !self.calls {
+            return None;
+        }
+        let bond = Arc::clone(&self.bond);
+        // It waits for the lanes' thread.
+        let asked = tokio::task::spawn_blocking(move || bond.status());
+        let lanes = asked.await.ok()??.lanes;
+        let found = lanes.into_iter().filter_map(|lane| {
+            let (path, gate) = self.client.path_gate(&lane.name)?;
+            Some((lane.status.lane.0, path, lane.name, gate))
+        });
+        let found: Vec<_> = found.collect();
+        let gates = found.iter().map(|(.., name, gate)| (name.clone(), gate.clone()));
+        self.bond.set_gates(gates.collect());
+        Some(found.into_iter().map(|(lane, path, ..)| (lane, path)).collect())
+    }
+
     /// Speaks in a session until that is over; why it is.
     async fn follow(&self, mut control: LaneControl, grant: LaneGrant) -> String {
         if let Err(why) = self.take_number(grant.client) {
             return why;
         }
         let mut told: Option<[IpAddr; 2]> = None;
+        let mut paths = Vec::new();
         loop {
             let Some(addresses) = self.capture.upgrade().map(|capture| capture.addresses()) else {
                 return "this machine is down".to_owned();
@@ -349,6 +380,12 @@ impl Keeper {
                     })),
                 }
                 told = Some(addresses);
+            }
+            if let Some(found) = self.paths().await.filter(|found| *found != paths) {
+                if let Err(error) = control.set_paths(&found).await {
+                    return error.to_string();
+                }
+                paths = found;
             }
             tokio::select! {
                 why = control.closed() => return why.to_string(),

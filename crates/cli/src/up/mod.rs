@@ -52,7 +52,7 @@ use listeners::{listeners, port};
 use portal::Portals;
 use presence::Watcher;
 use refusals::Refusals;
-use saved::Saved;
+use saved::{Calls, Saved};
 use strict::Strict;
 
 pub(crate) use down::run as down;
@@ -78,6 +78,10 @@ pub(crate) struct UpArgs {
     /// may be given several times, besides `except` in up.toml
     #[arg(long, value_name = "WHAT")]
     except: Vec<String>,
+    /// Whether downloads and uploads make way for calls over UDP: on or off [default: what `calls` in
+    /// up.toml says, else on]
+    #[arg(long, value_name = "on|off", hide_possible_values = true, hide_short_help = true)]
+    calls: Option<Calls>,
     /// Close the kill switch: nothing else leaves by the links until `weftline down`, also when this
     /// is killed; always, with `strict = true` in up.toml
     #[arg(long)]
@@ -160,6 +164,8 @@ struct Wish {
     exceptions: Vec<Exception>,
     /// Whether questions to DNS go to the server, too.
     dns: bool,
+    /// Whether downloads and uploads make way for calls.
+    calls: bool,
     /// Whether the kill switch is closed, and whether private networks of links are reached then.
     strict: bool,
     lan: bool,
@@ -211,8 +217,9 @@ impl UpArgs {
         let saved = Saved { invite: given.or(saved.invite), ..saved };
         let invite = saved.invite(&kept)?.parse().map_err(Failure::wrong_use)?;
         let dns = saved.dns != Some(saved::Dns::System);
+        let calls = self.calls.or(saved.calls) != Some(Calls::Off);
         let (strict, lan) = (saved.strict || self.strict, saved.lan || self.lan);
-        Ok(Wish { invite, is_new, kept, exceptions, dns, strict, lan })
+        Ok(Wish { invite, is_new, kept, exceptions, dns, calls, strict, lan })
     }
 
     /// # Errors
@@ -462,7 +469,8 @@ impl Up {
         let lanes = match granted {
             Some(granted) => {
                 let suspended = suspended.clone();
-                let how = Manner { dns: wish.dns, is_strict: strict.is_some(), suspended };
+                let (dns, calls, is_strict) = (wish.dns, wish.calls, strict.is_some());
+                let how = Manner { dns, calls, is_strict, suspended };
                 Lanes::start(&client, granted, &capture, lane_links, how).await
             }
             None => None,
@@ -672,7 +680,10 @@ fn follow(
         return;
     }
     match client.reload(links::with(basis, found)) {
-        Ok(()) => tracing::info!("links: {}", links.names().join(", ")),
+        Ok(()) => {
+            tracing::info!("links: {}", links.names().join(", "));
+            lanes.into_iter().for_each(Lanes::note_paths);
+        }
         Err(error) => tracing::warn!("cannot use the links that there are now: {error}"),
     }
 }

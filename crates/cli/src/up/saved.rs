@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use crate::config;
@@ -24,6 +25,9 @@ pub(super) struct Saved {
     /// Who answers questions to DNS: the server unless told otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) dns: Option<Dns>,
+    /// Whether downloads and uploads make way for calls, as `--calls` has it: yes unless told otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) calls: Option<Calls>,
     /// Exceptions, as `--except` has them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) except: Vec<String>,
@@ -43,6 +47,16 @@ pub(super) enum Dns {
     Server,
     /// Whom this machine asks, without the server.
     System,
+}
+
+/// Whether downloads and uploads make way for calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Calls {
+    /// While there are calls they do.
+    On,
+    /// They do not.
+    Off,
 }
 
 /// The file in `dir` that keeps it.

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 mod away;
+mod calls;
 mod capture;
 mod clients;
 #[path = "../common/mod.rs"]

@@ -22,7 +22,7 @@ use crate::network::{FAR_V4, Network, ip};
 const DATAGRAM: usize = 1200;
 
 /// A link of so many Mb/s with so long a way, and room for 200 ms.
-fn link(mbps: u64, delay_ms: u64) -> LinkConfig {
+pub(crate) fn link(mbps: u64, delay_ms: u64) -> LinkConfig {
     LinkConfig {
         rate: RateTrace::constant(Bitrate::mbps(mbps)),
         delay: Duration::from_millis(delay_ms),
@@ -33,7 +33,7 @@ fn link(mbps: u64, delay_ms: u64) -> LinkConfig {
 }
 
 /// A client with two emulated links, its server, and the internet behind that; skipped where that cannot be.
-fn emulated(links: [LinkConfig; 2]) -> Option<(Network, Emulator)> {
+pub(crate) fn emulated(links: [LinkConfig; 2]) -> Option<(Network, Emulator)> {
     let links = ["wlan0", "wwan0"].into_iter().zip(links);
     let paths =
         links.map(|(name, link)| PathLinks { name: name.to_owned(), down: link.clone(), up: link });

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 mod bulk;
+mod calls;
 mod deaths;
 mod lengths;
 mod one_flow;

@@ -5,10 +5,14 @@ use std::time::Duration;
 
 use weftline_congestion::lane;
 use weftline_core::datagram::*;
+use weftline_core::gate::PathGate;
 use weftline_core::policy::Role;
 use weftline_core::{Instant, time};
 
 pub(crate) const MS: u64 = 1_000_000;
+/// What TCP sends at once, in bytes, and the number of such a datagram, which is none of a lane.
+const SEGMENT: usize = 1_500;
+const TCP: u64 = u64::MAX;
 
 /// A link between the ends, the same in both directions.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +42,11 @@ impl Link {
         }
     }
 
+    /// One of 10 Mb/s with a queue of 200 ms.
+    pub(crate) fn slow(delay_ms: u64) -> Self {
+        Self { rate: 1_250_000, queue: 250_000, ..Self::new(delay_ms) }
+    }
+
     fn is_dead(&self, now: Instant) -> bool {
         now >= self.dead_from && now < self.dead_to
     }
@@ -54,16 +63,22 @@ pub(crate) struct Wire {
 impl Wire {
     pub(crate) fn send(&mut self, link: &Link, sequence: u64, frame: Vec<u8>, now: Instant) {
         self.sent += 1;
-        let wait = self.free_at.since(now);
-        let backlog = link.rate * time::nanos(wait) / 1_000_000_000;
+        let backlog = self.backlog(link, now);
         let is_lost = link.lossy > 0 && self.sent.is_multiple_of(link.lossy);
-        let is_lost = is_lost || frame.len() > link.longest;
+        let is_lost = is_lost || (frame.len() > link.longest && sequence != TCP);
         if is_lost || link.is_dead(now) || backlog > link.queue {
             return;
         }
         let service = Duration::from_nanos(frame.len() as u64 * 1_000_000_000 / link.rate);
         self.free_at = self.free_at.max(now) + service;
         self.flying.push_back((self.free_at + link.delay, sequence, frame));
+    }
+}
+
+impl Wire {
+    /// Bytes that wait.
+    fn backlog(&self, link: &Link, now: Instant) -> u64 {
+        link.rate * time::nanos(self.free_at.since(now)) / 1_000_000_000
     }
 }
 
@@ -79,6 +94,8 @@ pub(crate) struct World {
     pub(crate) now: Instant,
     /// What came at each end: the packet, and when.
     pub(crate) came: [Vec<(Instant, Vec<u8>)>; 2],
+    /// By link: what TCP of the first end goes through, that fills the link's queue as far as it may.
+    pub(crate) gates: Vec<PathGate>,
 }
 
 pub(crate) fn never(_: &mut [u8]) -> bool {
@@ -86,7 +103,13 @@ pub(crate) fn never(_: &mut [u8]) -> bool {
 }
 
 pub(crate) fn config(is_initiator: bool) -> BondConfig {
-    BondConfig { is_initiator, mtu: 1400, mark: never, congestion: lane::bbr }
+    BondConfig {
+        is_initiator,
+        mtu: 1400,
+        mark: never,
+        congestion: lane::bbr,
+        calls: CallRules::default(),
+    }
 }
 
 impl World {
@@ -97,7 +120,33 @@ impl World {
             ends.iter_mut().for_each(|end| _ = end.add_lane(LaneId(n as u8), *role, now));
         }
         let wires = links.iter().map(|_| Default::default()).collect();
-        Self { ends, links: links.to_vec(), wires, now, came: Default::default() }
+        Self {
+            ends,
+            links: links.to_vec(),
+            wires,
+            now,
+            came: Default::default(),
+            gates: Vec::new(),
+        }
+    }
+
+    /// Begins to fill all links by TCP.
+    pub(crate) fn upload(&mut self) {
+        self.gates = self.links.iter().map(|_| PathGate::default()).collect();
+        for (lane, gate) in self.gates.iter().enumerate() {
+            self.ends[0].set_gate(LaneId(lane as u8), Some(gate.clone()));
+        }
+    }
+
+    fn send_tcp(&mut self) {
+        for (lane, gate) in self.gates.iter().enumerate() {
+            let (link, wire) = (&self.links[lane], &mut self.wires[lane][0]);
+            let most = link.queue * 9 / 10;
+            while wire.backlog(link, self.now) < most && gate.available(self.now) > 0 {
+                gate.spend(SEGMENT as u64, self.now);
+                wire.send(link, TCP, vec![0; SEGMENT], self.now);
+            }
+        }
     }
 
     fn transmit(&mut self) {
@@ -121,7 +170,7 @@ impl World {
                 let wire = &mut self.wires[lane][from];
                 while wire.flying.front().is_some_and(|(at, ..)| *at <= self.now) {
                     let (_, sequence, frame) = wire.flying.pop_front().unwrap();
-                    if self.links[lane].is_dead(self.now) {
+                    if self.links[lane].is_dead(self.now) || sequence == TCP {
                         continue;
                     }
                     let to = 1 - from;
@@ -144,6 +193,7 @@ impl World {
         while self.now < end {
             self.now += Duration::from_micros(250);
             self.deliver();
+            self.send_tcp();
             self.transmit();
         }
     }
@@ -166,6 +216,13 @@ pub(crate) fn udp(ports: (u16, u16), length: usize) -> Vec<u8> {
     packet[12..20].copy_from_slice(&[10, 87, 0, 2, 198, 51, 100, 9]);
     packet[20..22].copy_from_slice(&ports.0.to_be_bytes());
     packet[22..24].copy_from_slice(&ports.1.to_be_bytes());
+    packet
+}
+
+/// A packet that answers one of the flow [`numbered`] of this port.
+pub(crate) fn answer(port: u16, length: usize) -> Vec<u8> {
+    let mut packet = udp((4000, port), length);
+    packet[12..20].rotate_left(4);
     packet
 }
 

@@ -5,15 +5,18 @@ use std::time::Duration;
 
 use super::LaneId;
 use super::budget::Budget;
+use super::calls::CallRules;
 use super::congestion::LaneCongestion;
-use super::flows::Flows;
+use super::flows::{Flows, Talk};
 use super::frame::{Class, DATA_OVERHEAD, Frame, FrameError};
 use super::lane::{Kept, Lane, LaneState, LaneStatus};
 use super::mtu::SHORT_PACKET;
 use super::order::Order;
 use super::packet::{self, Look};
 use super::place::{PLACE, Place};
+use super::protection::Protection;
 use crate::Instant;
+use crate::gate::PathGate;
 use crate::policy::Role;
 use crate::replay::ReplayWindow;
 use crate::wire::varint;
@@ -59,6 +62,8 @@ pub struct BondConfig {
     pub mark: fn(&mut [u8]) -> bool,
     /// Makes the congestion control of a lane, for packets of this length at most.
     pub congestion: fn(usize) -> Box<dyn LaneCongestion>,
+    /// What calls are protected by from all else on the same path.
+    pub calls: CallRules,
 }
 
 /// What became of packets that were not sent over a lane, or came twice.
@@ -156,9 +161,33 @@ impl Bond {
             let next = self.former.remove(&id).unwrap_or(0);
             let congestion = (self.config.congestion)(self.config.mtu);
             let traits = (role, self.config.is_initiator, self.config.mtu);
-            self.lanes.insert(id, Lane::new(id, traits, next, congestion, now));
+            let lane = Lane::new(id, traits, next, congestion, now);
+            self.lanes.insert(id, lane);
         }
         has_room
+    }
+
+    /// TCP that this end sends over the path of a lane goes through this gate; without one calls are not
+    /// protected from it there. A gate is that of one lane: another that has it loses it. Nothing happens if
+    /// there is no such lane.
+    pub fn set_gate(&mut self, id: LaneId, gate: Option<PathGate>) {
+        for (&other, lane) in &mut self.lanes {
+            let has_it = |one: &Protection| gate.as_ref().is_some_and(|gate| one.has_gate(gate));
+            if other == id {
+                lane.set_gate(gate.as_ref(), self.config.calls);
+            } else if lane.protection.as_deref().is_some_and(has_it) {
+                // Two would lift each other's limit.
+                lane.protection = None;
+            }
+        }
+    }
+
+    /// The next lane whose path has been held back for calls, or let go, since this was asked; how it is now.
+    pub fn poll_held(&mut self) -> Option<(LaneId, LaneStatus)> {
+        let mut lanes = self.lanes.values_mut();
+        let has_changed = |lane: &mut Lane| lane.protection.as_mut()?.take_held();
+        let lane = lanes.find_map(|lane| has_changed(lane).map(|_| lane))?;
+        Some((lane.id, lane.status()))
     }
 
     /// Removes a lane: what was on its way, and waits for it, goes over others.
@@ -213,6 +242,7 @@ impl Bond {
         };
         let bytes = packet.len();
         let (class, flow) = self.flows.count(look.flow, look.is_urgent, bytes, now);
+        let talk = flow.talk(class);
         let choice = Choice { lanes: &self.lanes, bytes, now };
         let Some(best) = best else {
             self.counters.no_lane += 1;
@@ -223,6 +253,7 @@ impl Bond {
             Class::Medium => {
                 let lane = choice.keep(flow.lane, best);
                 flow.lane = Some(lane);
+                self.note_talk(talk, lane, now);
                 return self.queue(lane, Place::default(), look.flow, packet, now);
             }
             Class::Bulk => {
@@ -231,6 +262,8 @@ impl Bond {
                 for &id in &spread.passed_over {
                     self.lanes.get_mut(&id).expect("it was chosen").note_passed_over(now);
                 }
+                let lane = self.lanes.get_mut(&spread.lane).expect("it was chosen");
+                lane.protection.iter_mut().for_each(|one| one.note_bulk(now));
                 let numbers = self.flows.numbers(look.flow).filter(|_| !spread.is_only);
                 let place = numbers.map(|numbers| numbers.take(spread.lane, now));
                 let place = place.unwrap_or_default();
@@ -239,6 +272,7 @@ impl Bond {
         }
         flow.lane = Some(best);
         let second = choice.second(best);
+        self.note_talk(talk, best, now);
         let number = self.take_number();
         let kept = || Kept { number, class, packet: packet.to_vec() };
         self.make_ready(best, kept(), (false, false));
@@ -247,6 +281,33 @@ impl Bond {
             self.make_ready(second, kept(), (true, false));
         } else {
             self.counters.uncopied += 1;
+        }
+    }
+
+    /// A packet is sent over a lane of what may be a call: it is one if it lasts, and is urgent or a small part of
+    /// what the lane's path carries. What fills a link by itself is none.
+    fn note_talk(&mut self, talk: Option<Talk>, lane: LaneId, now: Instant) {
+        let Some(Talk { rate, lasts, is_urgent }) = talk else { return };
+        let protection = self.lanes.get(&lane).and_then(|lane| lane.protection.as_ref());
+        let is_small = is_urgent || protection.is_some_and(|one| one.is_small_part(rate));
+        for protection in self.lanes.values_mut().filter_map(|lane| lane.protection.as_mut()) {
+            protection.note_call(rate, lasts && is_small, now);
+        }
+    }
+
+    /// A packet goes over a lane. Sends a copy over another one that a call may need next, and of which nobody
+    /// knows how long packets wait there: by its feedback it shows.
+    fn measure_by(&mut self, kept: &Kept, id: LaneId, now: Instant) {
+        let bytes = kept.packet.len();
+        let is_it = |lane: &&mut Lane| {
+            let is_ready = lane.role == Role::Active && lane.state == LaneState::Up;
+            lane.id != id && is_ready && lane.is_unmeasured(now)
+        };
+        let Some(lane) = self.lanes.values_mut().find(is_it) else { return };
+        if bytes <= lane.pings.longest_packet() && self.budget.take(bytes as u64, now) {
+            lane.protection.iter_mut().for_each(|one| one.note_measured(now));
+            let (id, packet) = (lane.id, kept.packet.clone());
+            self.make_ready(id, Kept { packet, ..*kept }, (true, false));
         }
     }
 
@@ -346,6 +407,10 @@ impl Bond {
                 }
                 lane.counters.received_packets += 1;
                 lane.counters.received_bytes += packet.len() as u64;
+                let is_bulk = class == Class::Bulk;
+                if let Some(flow) = (!is_bulk).then(|| Look::answered(packet)).flatten() {
+                    self.flows.note_answer(flow, now);
+                }
                 if !self.came.take(number) {
                     self.counters.duplicates += 1;
                 } else if place.flow == 0 || self.order.take(place, id, packet, now) {
@@ -441,13 +506,13 @@ impl Bond {
         while let Some((id, question)) = self.pongs.pop_front() {
             if let Some(lane) = self.lanes.get_mut(&id) {
                 Frame::Pong { id: question }.encode(out);
-                return Some(short(lane));
+                return Some(short(lane, now));
             }
         }
         for lane in self.lanes.values_mut() {
             if let Some(feedback) = lane.arrivals.tell(now) {
                 Frame::Feedback(feedback).encode(out);
-                return Some(short(lane));
+                return Some(short(lane, now));
             }
             if let Some(question) = lane.pings.ask(now) {
                 let padding = match (question.size, lane.state) {
@@ -457,7 +522,7 @@ impl Bond {
                     (None, _) => 0,
                 };
                 Frame::Ping { id: question.id, padding }.encode(out);
-                return Some(Transmit { is_carried: question.size.is_none(), ..short(lane) });
+                return Some(Transmit { is_carried: question.size.is_none(), ..short(lane, now) });
             }
         }
         None
@@ -520,6 +585,10 @@ impl Bond {
             self.budget.sent(waiting.bytes.into());
             self.turn = LaneId(id.0.wrapping_add(1));
             let kept = Kept { number, class, packet: waiting.packet };
+            if class == Class::Medium {
+                self.measure_by(&kept, id, now);
+            }
+            let lane = self.lanes.get_mut(&id).expect("it was listed");
             return Some(encode(lane, kept, may_keep, now, out));
         }
         None
@@ -534,9 +603,11 @@ impl Bond {
         let is_full = self.is_full();
         let of_lane = |lane: &Lane| {
             let room = lane.room_at().filter(|_| lane.has_waiting() && !is_full);
-            let times =
-                [room, lane.arrivals.due(), lane.pings.due(), lane.silent_at(), lane.forget_at()];
-            times.into_iter().flatten().min()
+            let own = [lane.arrivals.due(), lane.pings.due()];
+            let let_go_at = lane.protection.as_ref().and_then(|one| one.poll_timeout());
+            let times = [room, lane.silent_at(), lane.forget_at(), let_go_at];
+            let times = own.into_iter().chain(times);
+            times.flatten().min()
         };
         self.lanes.values().filter_map(of_lane).chain(self.order.poll_timeout()).min()
     }
@@ -550,7 +621,10 @@ impl Bond {
         let silent: Vec<_> =
             self.lanes.values().filter(|lane| is_silent(lane)).map(|lane| lane.id).collect();
         silent.into_iter().for_each(|id| self.fall_silent(id, now));
-        self.lanes.values_mut().for_each(|lane| lane.forget_old(now));
+        for lane in self.lanes.values_mut() {
+            lane.forget_old(now);
+            lane.protection.iter_mut().for_each(|one| one.handle_timeout(now));
+        }
         self.order.handle_timeout(now);
     }
 
@@ -632,8 +706,8 @@ fn encode(lane: &mut Lane, kept: Kept, is_kept: bool, now: Instant, out: &mut Ve
 }
 
 /// A datagram that is no longer than each lane carries.
-fn short(lane: &mut Lane) -> Transmit {
-    Transmit { lane: lane.id, sequence: lane.take_sequence(), is_carried: true }
+fn short(lane: &mut Lane, now: Instant) -> Transmit {
+    Transmit { lane: lane.id, sequence: lane.take_control(now), is_carried: true }
 }
 
 /// Where a bulk packet goes.
@@ -745,5 +819,47 @@ impl Choice<'_> {
         let (now, then) = (lane.arrival(self.bytes as u64), other.arrival(self.bytes as u64));
         let is_better = now > then + MOVES_FOR && now > then * 5 / 4;
         if is_better { best } else { lane.id }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gate_is_that_of_one_lane() {
+        let congestion = |_| -> Box<dyn LaneCongestion> { Box::new(Plain) };
+        let (calls, mark) = (CallRules::default(), |_: &mut [u8]| false);
+        let config = BondConfig { is_initiator: true, mtu: 1400, mark, congestion, calls };
+        let mut bond = Bond::new(config, Instant::ZERO);
+        let [first, second] = [LaneId(0), LaneId(1)];
+        assert!([first, second].map(|id| bond.add_lane(id, Role::Active, Instant::ZERO))[1]);
+        let gate = PathGate::default();
+        let has = |bond: &Bond| {
+            let protections = [first, second].map(|id| bond.lanes[&id].protection.as_ref());
+            protections.map(|one| one.is_some_and(|one| one.has_gate(&gate)))
+        };
+        bond.set_gate(first, Some(gate.clone()));
+        assert_eq!(has(&bond), [true, false]);
+        bond.set_gate(second, Some(gate.clone()));
+        assert_eq!(has(&bond), [false, true]);
+        bond.set_gate(second, None);
+        assert_eq!(has(&bond), [false, false]);
+    }
+
+    #[derive(Debug)]
+    struct Plain;
+
+    impl LaneCongestion for Plain {
+        fn on_established(&mut self, _: Duration) {}
+        fn on_ack(&mut self, _: &super::super::LaneAck) {}
+        fn on_restart(&mut self, _: Instant) {}
+        fn on_silence(&mut self, _: Instant) {}
+        fn window(&self) -> u64 {
+            0
+        }
+        fn pacing_rate(&self) -> crate::Bitrate {
+            crate::Bitrate::mbps(1)
+        }
     }
 }

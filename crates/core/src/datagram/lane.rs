@@ -6,14 +6,17 @@ use std::time::Duration;
 
 use super::LaneId;
 use super::arrivals::Arrivals;
+use super::calls::{CallRules, Carried, HoldStatus, Sample};
 use super::congestion::{LaneAck, LaneCongestion};
 use super::delivery::{Delivery, Stamp};
 use super::frame::{Class, Feedback};
 use super::least::LeastRtt;
 use super::pings::Pings;
 use super::place::PLACE;
+use super::protection::Protection;
 use super::rate::DeliveryRate;
 use crate::fq_codel::{FqCodel, QueueConfig};
+use crate::gate::PathGate;
 use crate::policy::Role;
 use crate::{Bitrate, ByteCount, Instant};
 
@@ -90,6 +93,7 @@ struct Sent {
     is_done: bool,
     is_urgent: bool,
     stamp: Stamp,
+    carried: Carried,
     kept: Option<Kept>,
 }
 
@@ -98,7 +102,15 @@ struct Sent {
 struct Come {
     bytes: u64,
     packets: u64,
-    newest: Option<(u64, Instant, Stamp)>,
+    newest: Option<Newest>,
+}
+
+/// The newest of it.
+struct Newest {
+    sequence: u64,
+    at: Instant,
+    stamp: Stamp,
+    carried: Carried,
 }
 
 /// What a lane has carried, each since its beginning.
@@ -160,6 +172,8 @@ pub(super) struct Lane {
     delivery: Delivery,
     congestion: Box<dyn LaneCongestion>,
     loss: f64,
+    /// How its path makes way for calls, if it does.
+    pub(super) protection: Option<Box<Protection>>,
 }
 
 impl Lane {
@@ -202,7 +216,35 @@ impl Lane {
             delivery: Delivery::default(),
             congestion,
             loss: 0.0,
+            protection: None,
         }
+    }
+
+    /// TCP over the path goes through this gate from now on, if it is not that one, and makes way for calls by these
+    /// rules; without a gate it does not.
+    pub(super) fn set_gate(&mut self, gate: Option<&PathGate>, rules: CallRules) {
+        let is_same = |protection: &Protection| gate.is_some_and(|gate| protection.has_gate(gate));
+        if !self.protection.as_deref().is_some_and(is_same) {
+            let new = gate.map(|gate| Protection::new(gate.clone(), rules));
+            self.protection = new.map(Box::new);
+        }
+    }
+
+    fn has_bulk(&self, now: Instant) -> bool {
+        self.protection.as_ref().is_some_and(|protection| protection.has_bulk(now))
+    }
+
+    /// Whether a call may need the lane next, and nobody knows how long packets wait there.
+    pub(super) fn is_unmeasured(&self, now: Instant) -> bool {
+        let sent = self.flight.back().map(|sent| sent.at);
+        self.protection.as_ref().is_some_and(|one| one.is_unmeasured(sent, now))
+    }
+
+    /// How fast packets go that are not urgent: bulk no faster than calls allow, and calls no slower than the
+    /// path is known to carry, though their lane may have had no occasion to find that out.
+    fn pacing(&self, is_bulk: bool) -> Bitrate {
+        let own = self.congestion.pacing_rate();
+        self.protection.as_ref().map_or(own, |protection| protection.pacing(own, is_bulk))
     }
 
     /// The sequence number of the next datagram.
@@ -214,6 +256,13 @@ impl Lane {
     pub(super) fn take_sequence(&mut self) -> u64 {
         self.next += 1;
         self.next - 1
+    }
+
+    /// As [`Self::take_sequence`], of a datagram without data that is sent over the lane now.
+    pub(super) fn take_control(&mut self, now: Instant) -> u64 {
+        let sequence = self.take_sequence();
+        self.protection.iter_mut().for_each(|one| one.note_control(sequence, now));
+        sequence
     }
 
     /// Notes a datagram of data that is sent now. `kept` is what may have to go again.
@@ -231,20 +280,36 @@ impl Lane {
         let stamp = self.delivery.stamp(self.in_flight, now);
         let is_urgent = class == Class::Urgent;
         let at = now;
-        self.flight.push_back(Sent { sequence, at, bytes, is_done: false, is_urgent, stamp, kept });
+        let carried = self.protection.as_ref().map_or_else(Carried::default, |one| one.carried());
+        let is_done = false;
+        self.flight.push_back(Sent {
+            sequence,
+            at,
+            bytes,
+            is_done,
+            is_urgent,
+            stamp,
+            carried,
+            kept,
+        });
         self.in_flight += bytes;
         self.urgent += if is_urgent { bytes } else { 0 };
-        let is_asked = self.has_waiting() || now <= self.asked_to;
+        let is_bulk = !is_urgent && self.has_bulk(now);
+        let pacing = self.pacing(is_bulk);
+        // What is held back for calls says nothing of what the link carries.
+        let is_free = pacing == self.congestion.pacing_rate();
+        let is_asked = is_free && (self.has_waiting() || now <= self.asked_to);
         if !is_asked && self.in_flight < self.window() && !self.is_overloaded() {
             self.delivery.note_limited(self.in_flight);
         }
-        let time = self.congestion.pacing_rate().time_for(ByteCount::new(bytes));
+        let time = pacing.time_for(ByteCount::new(bytes));
         let time = time.map_or(MOST_SILENCE, |time| time.min(MOST_SILENCE));
         // Urgent packets do not ask for room: what they owe by a low rate must not outlive it.
         self.paced_to = (self.paced_to.max(now) + time).min(now + time.max(MOST_DEBT));
         self.counters.sent_packets += 1;
         self.counters.sent_bytes += bytes;
         self.counters.urgent_bytes += if is_urgent { bytes } else { 0 };
+        self.protection.iter_mut().for_each(|one| one.note_sent(bytes, is_bulk));
         self.pings.note_sent(now);
     }
 
@@ -310,7 +375,10 @@ impl Lane {
         let come = self.take_come(feedback);
         let mut rtt = None;
         let mut rate = None;
-        if let Some((sequence, at, stamp)) = come.newest {
+        if is_news {
+            self.take_sample(&come, feedback, now);
+        }
+        if let Some(Newest { sequence, at, stamp, .. }) = come.newest {
             if sequence + 1 == end {
                 let measured = now.since(at).saturating_sub(feedback.delay);
                 self.measure(measured, now);
@@ -348,6 +416,19 @@ impl Lane {
         true
     }
 
+    /// Takes in how long the newest datagram of all that came was on its way.
+    fn take_sample(&mut self, come: &Come, feedback: &Feedback, now: Instant) {
+        let is_newest = |sequence: u64| sequence + 1 == self.told;
+        let data = come.newest.as_ref().filter(|newest| is_newest(newest.sequence));
+        let newest = data.map(|newest| (newest.at, newest.carried));
+        let Some(protection) = &mut self.protection else { return };
+        let newest = newest.or_else(|| protection.control(self.told.checked_sub(1)?));
+        let Some((sent, carried)) = newest else { return };
+        let rtt = now.since(sent).saturating_sub(feedback.delay);
+        let sample = Sample { sent, carried, arrived_us: feedback.arrived_us, rtt };
+        protection.handle_sample(&sample, now);
+    }
+
     /// Notes which packets have come.
     fn take_come(&mut self, feedback: &Feedback) -> Come {
         let mut come = Come::default();
@@ -361,7 +442,8 @@ impl Lane {
                 come.packets += 1;
                 self.pings.note_delivered(sent.sequence, sent.bytes);
                 self.kept -= sent.kept.take().map_or(0, |kept| kept.packet.len());
-                come.newest = Some((sent.sequence, sent.at, sent.stamp));
+                let Sent { sequence, at, stamp, carried, .. } = *sent;
+                come.newest = Some(Newest { sequence, at, stamp, carried });
             }
         }
         self.in_flight -= come.bytes;
@@ -443,6 +525,7 @@ impl Lane {
             self.state = LaneState::Silent;
             self.congestion.on_silence(now);
             self.pings.fell_silent(now);
+            self.protection.iter_mut().for_each(|one| one.handle_silence());
         }
         let urgent = age.max(self.patience() + TELLING);
         let mut back = Vec::new();
@@ -472,7 +555,7 @@ impl Lane {
     /// Whether a packet of so many bytes that is not urgent could go about now.
     pub(super) fn has_room_for(&self, bytes: u64, now: Instant) -> bool {
         let waiting = self.queue.bytes();
-        let time = self.congestion.pacing_rate().time_for(ByteCount::new(waiting));
+        let time = self.pacing(true).time_for(ByteCount::new(waiting));
         self.again.is_empty()
             && self.in_flight + waiting + bytes <= self.window()
             && time.is_some_and(|time| self.paced_to + time <= now + SOON)
@@ -490,7 +573,9 @@ impl Lane {
 
     /// What may be on its way.
     fn window(&self) -> u64 {
-        self.congestion.window()
+        let call = self.protection.as_ref().and_then(|one| one.call_rate()).zip(self.srtt);
+        let call = call.map_or(0, |(rate, srtt)| rate.bytes_in(srtt + TELLING).as_u64());
+        self.congestion.window().max(call)
     }
 
     /// The least round trip of late, if one was measured.
@@ -536,6 +621,7 @@ impl Lane {
             waiting: self.queue.len() as u64,
             dropped: self.queue.dropped,
             overflowed: self.queue.full,
+            hold: self.protection.as_ref().map(|one| one.status()).unwrap_or_default(),
             counters: self.counters,
         }
     }
@@ -572,6 +658,8 @@ pub struct LaneStatus {
     pub dropped: u64,
     /// See `dropped`.
     pub overflowed: u64,
+    /// Whether its path is held back for calls.
+    pub hold: HoldStatus,
     /// What it has carried.
     pub counters: LaneCounters,
 }
@@ -717,6 +805,62 @@ mod tests {
         let later = lane.pings.due().expect("it is waited for");
         assert_eq!(lane.pings.ask(later).expect("another").size, Some(1400));
         assert!(lane.pings.longest_packet() < 1400);
+    }
+
+    /// A lane of a path that TCP fills while there is a call: it is held back.
+    fn held() -> (Lane, PathGate) {
+        let (mut lane, gate) = (lane(), PathGate::default());
+        lane.set_gate(Some(&gate), CallRules::default());
+        let protection = lane.protection.as_mut().unwrap();
+        for ms in (0..1_600).step_by(20) {
+            let now = at(ms);
+            protection.note_call(10_000, true, now);
+            gate.spend(25_000, now);
+            // 10 Mb/s go there; after a second packets wait longer and longer.
+            let wait_us = 50 * ms.saturating_sub(1_000);
+            let sent_us = 1_000 * ms;
+            let rtt = Duration::from_micros(40_000 + wait_us);
+            let arrived_us = sent_us + 20_000 + wait_us;
+            let sample = Sample { sent: now, carried: protection.carried(), arrived_us, rtt };
+            protection.handle_sample(&sample, now + rtt);
+        }
+        assert!(gate.limit().is_some());
+        (lane, gate)
+    }
+
+    /// Of one flow over one lane, whose packets are in no order, as of one over several.
+    #[test]
+    fn bulk_is_held_back_whatever_its_packets_are_called() {
+        let (mut lane, gate) = held();
+        let limit = gate.limit().unwrap();
+        for class in [Class::Medium, Class::Bulk] {
+            lane.protection.as_mut().unwrap().note_bulk(at(4_000));
+            lane.paced_to = at(4_000);
+            send(&mut lane, class, at(4_000));
+            let took = lane.paced_to.since(at(4_000)).as_secs_f64();
+            let rate = 8_000.0 / took;
+            assert!(rate <= limit.as_bps() as f64, "{class:?}: {rate} {limit}");
+        }
+        // What is not bulk goes as fast as the link takes it.
+        lane.paced_to = at(5_000);
+        send(&mut lane, Class::Medium, at(5_000));
+        assert!(lane.paced_to.since(at(5_000)) < Duration::from_micros(1));
+    }
+
+    /// What went through another gate is no rate of this path, and a gate that is given up stands open.
+    #[test]
+    fn another_gate_is_another_path() {
+        let (mut lane, gate) = held();
+        let other = PathGate::default();
+        other.spend(1 << 40, at(4_000));
+        lane.set_gate(Some(&other), CallRules::default());
+        assert_eq!((gate.limit(), other.limit()), (None, None));
+        assert!(lane.status().hold.limit.is_none());
+        let (mut lane, gate) = held();
+        lane.set_gate(Some(&gate), CallRules::default());
+        assert!(gate.limit().is_some(), "it is the same");
+        lane.set_gate(None, CallRules::default());
+        assert!(gate.limit().is_none() && lane.protection.is_none());
     }
 
     #[test]

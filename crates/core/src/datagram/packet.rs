@@ -23,6 +23,16 @@ pub struct Look {
 impl Look {
     /// Looks at a packet; `None` if it is no IP packet.
     pub fn at(packet: &[u8]) -> Option<Self> {
+        Self::of(packet, false)
+    }
+
+    /// The flow that a packet answers: that of what goes the other way between the same ends.
+    pub(super) fn answered(packet: &[u8]) -> Option<u64> {
+        Self::of(packet, true).map(|look| look.flow)
+    }
+
+    /// Looks at a packet, or at one that goes the other way.
+    fn of(packet: &[u8], is_turned: bool) -> Option<Self> {
         let first = *packet.first()?;
         let (protocol, dscp, addresses, transport) = match first >> 4 {
             4 => {
@@ -46,8 +56,14 @@ impl Look {
         let icmp = transport.filter(|_| is_icmp).and_then(|at| packet.get(at..at + 6));
         let echo = icmp.filter(|icmp| matches!(icmp[0], 0 | 8 | 128 | 129)).map(|icmp| &icmp[4..]);
         let mut flow = mix(0x9e37_79b9_7f4a_7c15, protocol.into());
-        for part in packet[addresses].chunks_exact(4).chain(ports) {
-            flow = mix(flow, u32::from_be_bytes([part[0], part[1], part[2], part[3]]).into());
+        let (source, destination) = packet[addresses.clone()].split_at(addresses.len() / 2);
+        let ends = if is_turned { [destination, source] } else { [source, destination] };
+        let word = |part: &[u8]| u32::from_be_bytes([part[0], part[1], part[2], part[3]]);
+        for part in ends.into_iter().flat_map(|end| end.chunks_exact(4)) {
+            flow = mix(flow, word(part).into());
+        }
+        if let Some(ports) = ports.map(word) {
+            flow = mix(flow, ports.rotate_left(if is_turned { 16 } else { 0 }).into());
         }
         for id in echo.iter().flat_map(|id| id.chunks_exact(2)) {
             flow = mix(flow, u16::from_be_bytes([id[0], id[1]]).into());
@@ -136,6 +152,12 @@ mod tests {
         assert!(!look.is_urgent);
         assert_eq!(Look::at(&udp((5000, 6000), 900)), Some(look), "the same flow");
         assert_ne!(Look::at(&udp((5001, 6000), 200)).unwrap().flow, look.flow);
+        let mut answer = udp((6000, 5000), 300);
+        answer[12..20].rotate_left(4);
+        assert_eq!(
+            (Look::answered(&answer), Look::answered(&call)),
+            (Some(look.flow), Look::at(&answer).map(|l| l.flow))
+        );
         assert!(Look::at(&udp((5000, 53), 60)).unwrap().is_urgent);
         let mut expedited = call.clone();
         expedited[1] = EXPEDITED << 2 | 1;

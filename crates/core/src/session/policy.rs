@@ -17,6 +17,7 @@ use super::policies::Applied;
 use super::send::SendHalf;
 use super::{Event, Session};
 use crate::Instant;
+use crate::gate::PathGate;
 use crate::path::{PathId, SubflowId};
 use crate::policy::{METERED_AFTER, PathPolicy, RateCap, Role};
 use crate::scheduler::Assignment;
@@ -59,20 +60,24 @@ impl SendHalf {
         if let Some(applied) = self.policies.paths.get(&subflow.path()) {
             subflow.set_policy(applied.role, applied.rate());
         }
+        subflow.set_gate(self.policies.gates.get(&subflow.path()).cloned());
     }
 
-    /// How many bytes of what the subflow's socket has room for its path's cap lets through.
+    /// How many bytes of what the subflow's socket has room for its path's cap and gate let through.
     pub(super) fn allowed(&self, index: usize, now: Instant) -> u64 {
         let subflow = &self.subflows[index];
-        let cap = self.policies.cap(subflow.path());
-        cap.map_or(subflow.room(), |cap| cap.available(now).min(subflow.room()))
+        if !self.policies.is_any && !subflow.is_limited() {
+            return subflow.room();
+        }
+        self.policies.available(subflow.path(), now).min(subflow.room())
     }
 
     /// Notes that a subflow has been given `bytes`.
     pub(super) fn spend(&self, index: usize, bytes: u64, now: Instant) {
-        if let Some(cap) = self.policies.cap(self.subflows[index].path()) {
-            cap.spend(bytes, now);
-        }
+        let subflow = &self.subflows[index];
+        let cap = self.policies.is_any.then(|| self.policies.cap(subflow.path())).flatten();
+        cap.into_iter().for_each(|cap| cap.spend(bytes, now));
+        subflow.gate().into_iter().for_each(|gate| gate.spend(bytes, now));
     }
 
     /// Re-judges which subflows stand by; returns those whose judgement changed.
@@ -146,22 +151,20 @@ impl SendHalf {
 
     /// When something changes by itself on account of a policy.
     pub(super) fn policy_timeout(&self) -> Option<Instant> {
-        if !self.policies.is_any {
+        if !self.policies.is_any && !self.policies.is_gated {
             return None;
         }
         let waits = self.subflows.iter().any(|s| s.role() == Role::Metered && s.is_standby());
         let metered = if waits { self.metered_at() } else { None };
         let capped = self.subflows.iter().filter(|subflow| subflow.is_capped());
-        let ready = capped.filter_map(|s| Some(self.policies.cap(s.path())?.ready_at()));
-        ready.chain(metered).min()
+        capped.map(|subflow| self.policies.ready_at(subflow.path())).chain(metered).min()
     }
 
     /// The subflows whose caps let something through again.
     pub(super) fn take_uncapped(&mut self, now: Instant) -> Vec<SubflowId> {
         let mut ready = Vec::new();
         for subflow in self.subflows.iter_mut().filter(|subflow| subflow.is_capped()) {
-            let cap = self.policies.cap(subflow.path());
-            if cap.is_none_or(|cap| cap.ready_at() <= now) {
+            if self.policies.ready_at(subflow.path()) <= now {
                 subflow.set_capped(false);
                 ready.push(subflow.id());
             }
@@ -204,6 +207,15 @@ impl Session {
             control.policy = true;
         }
         self.wake_all();
+    }
+
+    /// Has what is sent over a path counted by a gate, and held back by it. There is one for all
+    /// sessions that share it.
+    pub fn set_gate(&mut self, path: PathId, gate: PathGate) {
+        for subflow in self.send.subflows.iter_mut().filter(|subflow| subflow.path() == path) {
+            subflow.set_gate(Some(gate.clone()));
+        }
+        self.send.policies.gates.insert(path, gate);
     }
 
     /// What was said last of a path.

@@ -547,6 +547,7 @@ impl SendHalf {
     /// Works out what each subflow may be given.
     fn look_at_rooms(&mut self, now: Instant) {
         self.rooms.clear();
+        self.policies.is_gated = self.subflows.iter().any(Subflow::is_limited);
         for index in 0..self.subflows.len() {
             let allowed = self.allowed(index, now);
             let subflow = &mut self.subflows[index];

@@ -21,6 +21,7 @@ pub(crate) use node::End;
 use node::Node;
 pub(crate) use pipe::PathSpec;
 use pipe::Pipe;
+use weftline_core::gate::PathGate;
 use weftline_core::path::{PathId, SubflowId};
 use weftline_core::policy::PathPolicy;
 use weftline_core::scheduler::Entry;
@@ -165,6 +166,10 @@ impl World {
     pub(crate) fn script(&mut self, mut steps: Vec<(Instant, Step)>) {
         steps.sort_by_key(|(at, _)| *at);
         self.script = steps.into();
+    }
+
+    pub(crate) fn gate(&mut self, node: usize, path: PathId, gate: PathGate) {
+        self.nodes[node].session.set_gate(path, gate);
     }
 
     pub(crate) fn session(&self, node: usize) -> &Session {

@@ -26,6 +26,7 @@ use super::oracle::{forecast, may_ask};
 use super::pipe::Pipe;
 use super::{Sink, Source};
 use crate::build::Opener;
+use crate::calls::Gates;
 use crate::net::Net;
 use crate::plan::{FlowPlan, LiveOutcome, Traffic};
 use crate::tcp::ReceiveBuffer;
@@ -177,6 +178,13 @@ impl Multi {
             live,
             is_stopped: false,
             due_ns: [None; 2],
+        }
+    }
+
+    /// Has what both ends send go through gates.
+    pub(super) fn set_gates(&mut self, gates: &Gates) {
+        for (end, session) in self.sessions.iter_mut().enumerate() {
+            gates.of(end).for_each(|(path, gate)| session.set_gate(path, gate));
         }
     }
 

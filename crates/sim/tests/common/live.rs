@@ -157,6 +157,7 @@ impl Case {
             ratio: None,
             backend: None,
             gateway: None,
+            calls: None,
         }
     }
 

@@ -95,6 +95,7 @@ impl Case {
             ratio: None,
             backend: None,
             gateway: None,
+            calls: None,
         }
     }
 

@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use ring::hmac;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use weftline_core::PathId;
+use weftline_core::gate::PathGate;
 use weftline_core::session::{RESET_FORWARD, RESET_SERVICE, RESET_SHUTDOWN};
 
 use super::{Opening, SHUTTING_DOWN};
@@ -29,8 +31,14 @@ const SECRET: usize = 32;
 /// The first byte of an answer.
 const GRANTED: u8 = 0;
 const REFUSED: u8 = 1;
-/// The flag of a server that forwards IPv6.
+/// The flags of a server that forwards IPv6, and of one that takes in which lanes and paths are one link.
 const HAS_IPV6: u8 = 1;
+const TAKES_PATHS: u8 = 2;
+/// What begins with this byte says that: no device has such an address. The most lanes it may name.
+const PATHS: u8 = 255;
+const MOST_PATHS: usize = 32;
+/// Bytes of a lane and its path.
+const PATH: usize = 1 + 8;
 /// How long the server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -51,6 +59,7 @@ pub struct LaneGrant {
 #[derive(Debug)]
 pub struct LaneControl {
     connection: Connection,
+    takes_paths: bool,
 }
 
 impl LaneControl {
@@ -69,7 +78,7 @@ impl LaneControl {
         };
         let granted = within(talk).await;
         match granted {
-            Ok(grant) => Ok((Self { connection }, grant)),
+            Ok((grant, takes_paths)) => Ok((Self { connection, takes_paths }, grant)),
             Err(error) => Err(failed(&connection, error)),
         }
     }
@@ -82,6 +91,30 @@ impl LaneControl {
         let connection = &mut self.connection;
         let talk = async {
             connection.write_all(&[&v4.octets()[..], &v6.octets()].concat()).await?;
+            read_verdict(connection).await
+        };
+        let answer = within(talk).await;
+        answer.map_err(|error| failed(&self.connection, error))
+    }
+
+    /// Says which paths the lanes of these numbers share their links with, so that TCP there makes way for
+    /// calls. Of more than 32 the first ones are taken. An older server is told nothing.
+    ///
+    /// # Errors
+    /// When the connection has failed.
+    pub async fn set_paths(&mut self, paths: &[(u8, PathId)]) -> Result<(), Error> {
+        if !self.takes_paths {
+            return Ok(());
+        }
+        let paths = &paths[..paths.len().min(MOST_PATHS)];
+        let mut message = vec![PATHS, u8::try_from(paths.len()).expect("cut above")];
+        for (lane, path) in paths {
+            message.push(*lane);
+            message.extend(path.0.to_be_bytes());
+        }
+        let connection = &mut self.connection;
+        let talk = async {
+            connection.write_all(&message).await?;
             read_verdict(connection).await
         };
         let answer = within(talk).await;
@@ -126,10 +159,11 @@ async fn read_verdict(from: &mut (impl AsyncRead + Unpin)) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, reason))
 }
 
+/// What is granted, and whether the server takes in which lanes and paths are one link.
 async fn read_grant(
     from: &mut (impl AsyncRead + Unpin),
     ours: &[u8; SECRET],
-) -> io::Result<LaneGrant> {
+) -> io::Result<(LaneGrant, bool)> {
     let version = from.read_u8().await?;
     if version != VERSION {
         let message = format!(
@@ -141,12 +175,10 @@ async fn read_grant(
     read_verdict(from).await?;
     let mut theirs = [0; SECRET];
     from.read_exact(&mut theirs).await?;
-    Ok(LaneGrant {
-        secret: secret_of(ours, &theirs),
-        session: from.read_u32().await?,
-        client: from.read_u16().await?,
-        ipv6: from.read_u8().await? & HAS_IPV6 != 0,
-    })
+    let (session, client) = (from.read_u32().await?, from.read_u16().await?);
+    let flags = from.read_u8().await?;
+    let (secret, ipv6) = (secret_of(ours, &theirs), flags & HAS_IPV6 != 0);
+    Ok((LaneGrant { session, secret, client, ipv6 }, flags & TAKES_PATHS != 0))
 }
 
 /// The secret, of which neither end alone has chosen anything.
@@ -171,6 +203,12 @@ pub trait LaneHost: Send + Sync {
     /// # Errors
     /// Why it may not have them, as a sentence's end.
     fn set_addresses(&self, session: u32, addresses: [IpAddr; 2]) -> Result<(), String>;
+
+    /// What the client's connections send over the path that is one link with a lane goes through this gate.
+    /// Those that are not named have none.
+    fn set_gates(&self, session: u32, gates: Vec<(u8, PathGate)>) {
+        let _ = (session, gates);
+    }
 
     /// Ends a session.
     fn close(&self, session: u32);
@@ -233,7 +271,7 @@ async fn talk(connection: &mut Connection, host: &dyn LaneHost) -> io::Result<()
         Err(reason) => return refuse(connection, &reason).await,
     };
     let session = Session { host, number };
-    let flags = if host.has_ipv6() { HAS_IPV6 } else { 0 };
+    let flags = TAKES_PATHS | if host.has_ipv6() { HAS_IPV6 } else { 0 };
     let mut answer = vec![GRANTED];
     answer.extend(of_server);
     answer.extend(number.to_be_bytes());
@@ -241,8 +279,14 @@ async fn talk(connection: &mut Connection, host: &dyn LaneHost) -> io::Result<()
     answer.push(flags);
     connection.write_all(&answer).await?;
     loop {
-        let mut bytes = [0; 20];
-        connection.read_exact(&mut bytes).await?;
+        let first = connection.read_u8().await?;
+        if first == PATHS {
+            session.host.set_gates(number, read_gates(connection).await?);
+            connection.write_u8(GRANTED).await?;
+            continue;
+        }
+        let mut bytes = [first; 20];
+        connection.read_exact(&mut bytes[1..]).await?;
         let (v4, v6) = bytes.split_first_chunk::<4>().expect("20 bytes");
         let v6: [u8; 16] = v6.try_into().expect("the other 16");
         let addresses = [IpAddr::from(*v4), IpAddr::from(v6)];
@@ -251,6 +295,23 @@ async fn talk(connection: &mut Connection, host: &dyn LaneHost) -> io::Result<()
             Err(reason) => refuse(connection, &reason).await?,
         }
     }
+}
+
+/// Lanes, and the gates of the paths that they share their links with.
+async fn read_gates(connection: &mut Connection) -> io::Result<Vec<(u8, PathGate)>> {
+    let count = usize::from(connection.read_u8().await?);
+    if count > MOST_PATHS {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut bytes = vec![0; count * PATH];
+    connection.read_exact(&mut bytes).await?;
+    let control = connection.control();
+    let gates = bytes.chunks_exact(PATH).filter_map(|one| {
+        let (lane, path) = one.split_first()?;
+        let path = u64::from_be_bytes(path.try_into().ok()?);
+        Some((*lane, control.gate(PathId(path))?))
+    });
+    Ok(gates.collect())
 }
 
 async fn refuse(connection: &mut Connection, reason: &str) -> io::Result<()> {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tun_rs::SyncDevice;
 use weftline_core::datagram::{Bond, LaneId, LaneState};
+use weftline_core::gate::PathGate;
 use weftline_core::{Instant, Role};
 
 use super::address::{ErrorPace, destination_of, is_ipv6, is_tcp, too_long, unreachable};
@@ -16,7 +17,7 @@ use super::end::{LaneEnd, take_mark};
 use super::handle::{Handle, Orders};
 use super::keys::{Direction, Header, LaneSecret, Refused};
 use super::socket::{Inbox, LaneSocket, Unsent, Way};
-use super::status::{BondStatus, Dropped, NamedLane, counters};
+use super::status::{BondStatus, Dropped, NamedLane, counters, tell_held};
 use super::{bond_config, lane_id};
 use crate::poll::{Poller, Source};
 use crate::tun::Tun;
@@ -61,6 +62,7 @@ enum Command {
     Session(Option<LaneSession>),
     Addresses(Vec<IpAddr>),
     Links(Vec<LaneLink>),
+    Gates(BTreeMap<String, PathGate>),
     Status(Sender<BondStatus>),
 }
 
@@ -95,6 +97,7 @@ impl BondClient {
             poller,
             orders,
             links: BTreeMap::new(),
+            gates: BTreeMap::new(),
             session: None,
             changed: Box::new(changed),
             lanes_up: 0,
@@ -119,6 +122,11 @@ impl BondClient {
     /// Uses these links from now on, at most as many as a bond has lanes.
     pub fn set_links(&self, links: Vec<LaneLink>) {
         self.handle.tell(Command::Links(links));
+    }
+
+    /// What TCP sends over links goes through these gates from now on, by the names of the links.
+    pub fn set_gates(&self, gates: BTreeMap<String, PathGate>) {
+        self.handle.tell(Command::Gates(gates));
     }
 
     /// How it is; `None` if it does not say.
@@ -170,6 +178,8 @@ struct Work {
     orders: Orders<Command>,
     /// By the number of the lane.
     links: BTreeMap<u8, Link>,
+    /// By the name of the link.
+    gates: BTreeMap<String, PathGate>,
     session: Option<Open>,
     changed: Box<dyn Fn(usize) + Send>,
     lanes_up: usize,
@@ -224,6 +234,10 @@ impl Work {
                 self.set_links(links);
                 self.add_lanes(now);
             }
+            Command::Gates(gates) => {
+                self.gates = gates;
+                self.add_lanes(now);
+            }
             Command::Status(answer) => {
                 let _ = answer.send(self.status());
             }
@@ -265,6 +279,8 @@ impl Work {
             let end =
                 end.or_insert_with(|| LaneEnd::new(*number, secret, lane, Direction::FromClient));
             open.bond.add_lane(LaneId(lane), link.config.role, now);
+            let gate = self.gates.get(&link.config.name).cloned();
+            open.bond.set_gate(LaneId(lane), gate);
             // UDP has the number of TCP's port.
             end.way = Some(Way { peer: link.config.server, own: None });
         }
@@ -393,6 +409,12 @@ impl Work {
     }
 
     fn tell_change(&mut self) {
+        while let Some((lane, status)) =
+            self.session.as_mut().and_then(|open| open.bond.poll_held())
+        {
+            let link = self.links.get(&lane.0);
+            tell_held(link.map_or("a link", |link| &link.config.name), &status);
+        }
         let up = self.session.as_ref().map_or(0, |open| open.bond.lanes_up());
         if up != self.lanes_up {
             self.lanes_up = up;

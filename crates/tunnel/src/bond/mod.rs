@@ -18,7 +18,7 @@ mod status;
 mod wake;
 mod whereabouts;
 
-use weftline_core::datagram::{self, BondConfig};
+use weftline_core::datagram::{self, BondConfig, CallRules};
 use weftline_core::{ByteCount, Role};
 
 use crate::class;
@@ -45,7 +45,13 @@ const MTU: usize = 1400;
 /// What an end of a bond is made with.
 fn bond_config(is_initiator: bool) -> BondConfig {
     let congestion = weftline_congestion::lane::bbr;
-    BondConfig { is_initiator, mtu: MTU, mark: class::mark, congestion }
+    BondConfig {
+        is_initiator,
+        mtu: MTU,
+        mark: class::mark,
+        congestion,
+        calls: CallRules::default(),
+    }
 }
 
 /// A lane's number: its place, and its role, which the server learns by that.

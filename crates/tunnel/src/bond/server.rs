@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tun_rs::SyncDevice;
 use weftline_core::datagram::{Bond, FlowGuard, Frame, LaneId, Look};
+use weftline_core::gate::PathGate;
 use weftline_core::{Instant, Role};
 
 use super::address::{Ends, ErrorPace, destination_of, too_long};
@@ -18,7 +19,7 @@ use super::end::{LaneEnd, take_mark};
 use super::handle::{Handle, Orders};
 use super::keys::{Direction, HEADER, Header, Refused, TAG};
 use super::socket::{Inbox, LaneSocket, Unsent};
-use super::status::{BondStatus, Dropped, NamedLane, counters};
+use super::status::{BondStatus, Dropped, NamedLane, counters, tell_held};
 use super::whereabouts::{Place, Whereabouts};
 use super::{bond_config, role_of};
 use crate::poll::{Poller, Source};
@@ -37,6 +38,7 @@ pub type Permit = Box<dyn Fn(SocketAddr) -> bool + Send>;
 enum Command {
     Open(Arc<str>, Box<LaneSession>),
     Addresses(u32, Vec<IpAddr>),
+    Gates(u32, Vec<(u8, PathGate)>),
     Close(u32),
     Status(Sender<Vec<BondStatus>>),
 }
@@ -103,6 +105,11 @@ impl BondServer {
         self.handle.tell(Command::Addresses(session, addresses));
     }
 
+    /// What a client's connections send over the links of these lanes goes through these gates.
+    pub fn set_gates(&self, session: u32, gates: Vec<(u8, PathGate)>) {
+        self.handle.tell(Command::Gates(session, gates));
+    }
+
     /// Ends a session.
     pub fn close(&self, session: u32) {
         self.handle.tell(Command::Close(session));
@@ -127,6 +134,8 @@ struct Open {
     /// Numbers of lanes that others have taken the places of. Their keys are forgotten, and what has come
     /// under these with them, so that nothing of theirs is taken any more.
     former: BTreeSet<u8>,
+    /// By the lane's number: what the client's connections send over the same link goes through.
+    gates: BTreeMap<u8, PathGate>,
     /// Questions to DNS that have no answer yet.
     asked: usize,
     guard: FlowGuard,
@@ -234,6 +243,12 @@ impl Work {
                     self.by_address.insert(address, number);
                 }
                 open.session.addresses = addresses;
+            }
+            Command::Gates(number, gates) => {
+                if let Some(open) = self.sessions.get_mut(&number) {
+                    open.gates = gates.into_iter().collect();
+                    open.set_gates();
+                }
             }
             Command::Close(number) => {
                 self.sessions.remove(&number);
@@ -368,6 +383,7 @@ impl Open {
             ends: BTreeMap::new(),
             strange: BTreeMap::new(),
             former: BTreeSet::new(),
+            gates: BTreeMap::new(),
             asked: 0,
             guard: FlowGuard::default(),
             errors: ErrorPace::default(),
@@ -447,6 +463,15 @@ impl Open {
         self.bond.add_lane(LaneId(lane), role, now);
         let heard = self.strange.remove(&lane).expect("it was opened with its keys");
         self.ends.insert(lane, heard);
+        self.set_gates();
+    }
+
+    /// Each lane has the gate that was named for it, or one through which nothing goes.
+    fn set_gates(&mut self) {
+        for &lane in self.ends.keys() {
+            let gate = self.gates.get(&lane).cloned();
+            self.bond.set_gate(LaneId(lane), gate);
+        }
     }
 
     /// Sends a client's packet on, if it may.
@@ -507,6 +532,9 @@ impl Open {
             if !heard.flush(sockets) {
                 self.bond.handle_unsent(LaneId(lane), now);
             }
+        }
+        while let Some((lane, status)) = self.bond.poll_held() {
+            tell_held(&format!("client '{}', lane {}", self.client, lane.0 & 7), &status);
         }
         self.is_due = false;
         self.due = self.bond.poll_timeout();

@@ -28,6 +28,19 @@ pub struct BondStatus {
     pub counters: Vec<Counter>,
 }
 
+/// Says that a link has been held back for calls, or let go.
+pub(super) fn tell_held(link: &str, status: &LaneStatus) {
+    let hold = status.hold;
+    match hold.limit {
+        Some(limit) => tracing::info!(
+            "{link}: what TCP sends there is held back to {:.1} Mb/s, as calls wait ({:.0} ms)",
+            limit.as_bps() as f64 / 1e6,
+            hold.queue.as_secs_f64() * 1e3
+        ),
+        None => tracing::info!("{link}: what TCP sends there is not held back any more"),
+    }
+}
+
 /// What an end drops besides what its bond does.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Dropped {
