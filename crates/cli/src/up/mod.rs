@@ -79,7 +79,7 @@ pub(crate) struct UpArgs {
     #[arg(long, value_name = "WHAT")]
     except: Vec<String>,
     /// Whether downloads and uploads make way for calls over UDP: on or off [default: what `calls` in
-    /// up.toml says, else on]
+    /// up.toml says, else off]
     #[arg(long, value_name = "on|off", hide_possible_values = true, hide_short_help = true)]
     calls: Option<Calls>,
     /// Close the kill switch: nothing else leaves by the links until `weftline down`, also when this
@@ -217,7 +217,7 @@ impl UpArgs {
         let saved = Saved { invite: given.or(saved.invite), ..saved };
         let invite = saved.invite(&kept)?.parse().map_err(Failure::wrong_use)?;
         let dns = saved.dns != Some(saved::Dns::System);
-        let calls = self.calls.or(saved.calls) != Some(Calls::Off);
+        let calls = self.calls.or(saved.calls) == Some(Calls::On);
         let (strict, lan) = (saved.strict || self.strict, saved.lan || self.lan);
         Ok(Wish { invite, is_new, kept, exceptions, dns, calls, strict, lan })
     }

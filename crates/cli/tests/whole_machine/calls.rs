@@ -186,7 +186,7 @@ fn comes_to_say(bed: &Bed, text: &str) {
 /// That nothing is held without a call is shown in virtual time: who waits for lanes here asks, and is one.
 #[test]
 fn a_call_holds_back_downloads_and_uploads_and_lets_them_go() {
-    let Some(bed) = bed(&[]) else { return };
+    let Some(bed) = bed(&["--calls", "on"]) else { return };
     let flood = Flood::start(&bed.net);
     while flood.came().iter().any(|bytes| *bytes < 8_000_000) {
         thread::sleep(Duration::from_millis(50));
@@ -208,10 +208,10 @@ fn a_call_holds_back_downloads_and_uploads_and_lets_them_go() {
     assert!(after.iter().zip(before).all(|(after, before)| *after > before), "{after:?}");
 }
 
-/// A user may not want it, at either end.
+/// At neither end.
 #[test]
-fn nothing_is_held_back_for_calls_where_that_is_off() {
-    let Some(bed) = bed(&["--calls", "off"]) else { return };
+fn nothing_is_held_back_for_calls_unless_that_is_asked_for() {
+    let Some(bed) = bed(&[]) else { return };
     let flood = Flood::start(&bed.net);
     let call = Caller::start(&bed.net, bed.echo.address);
     // Several seconds of what the links carry.
@@ -229,7 +229,7 @@ fn nothing_is_held_back_for_calls_where_that_is_off() {
 #[ignore = "has a bound of time: make test-lab"]
 fn a_ping_waits_little_under_a_full_download_and_upload() {
     verdict("a_ping_waits_little_under_a_full_download_and_upload", |_| {
-        let bed = bed(&[])?;
+        let bed = bed(&["--calls", "on"])?;
         let idle = Caller::start(&bed.net, bed.echo.address);
         thread::sleep(Duration::from_secs(3));
         let base = idle.end().iter().map(|(_, took)| *took).min().unwrap();

@@ -407,13 +407,18 @@ impl Bond {
                 }
                 lane.counters.received_packets += 1;
                 lane.counters.received_bytes += packet.len() as u64;
-                let is_bulk = class == Class::Bulk;
-                if let Some(flow) = (!is_bulk).then(|| Look::answered(packet)).flatten() {
-                    self.flows.note_answer(flow, now);
-                }
                 if !self.came.take(number) {
                     self.counters.duplicates += 1;
-                } else if place.flow == 0 || self.order.take(place, id, packet, now) {
+                    return Ok(None);
+                }
+                // Who protects no calls does not look for them.
+                if class != Class::Bulk
+                    && self.lanes.values().any(|lane| lane.protection.is_some())
+                    && let Some(flow) = Look::answered(packet)
+                {
+                    self.flows.note_answer(flow, now);
+                }
+                if place.flow == 0 || self.order.take(place, id, packet, now) {
                     return Ok(Some(packet));
                 }
             }
