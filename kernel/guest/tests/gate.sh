@@ -40,14 +40,42 @@ run_cell() { # scheduler, links, case, rcvbuf, pace, round
         "$(value busy_ms)" "$(($(both DuplicateData) - copies)) $(($(both MPTCPRetrans) - again))" \
         "$bytes $before $(sent rb1) $(sent rb2)" |
         awk '{ printf "gate %s %s mbit=%s gap_ms=%s p50_ms=%s p99_ms=%s cpu_s_gb=%.1f copies=%s again=%s link1=%.2f link2=%.2f\n",
-            $2, $3, $4, $5, $6, $7, $8 / $11 * 1e6, $9, $10, ($14 - $12) / $11, ($15 - $13) / $11 }'
+            $2, $3, $4, $5, $6, $7, $8 / $11 * 1e6, $2 ~ /^weftline/ ? "?" : $9, $10, ($14 - $12) / $11, ($15 - $13) / $11 }'
     [ "$faults" = 0 ] || { echo "$*: $faults fallbacks"; return 1; }
 }
 
-through() { # scheduler, bytes, seed, sndbuf, rcvbuf
-    scheduler "$1" || return 1
+through() { # scheduler, bytes, seed, sndbuf, rcvbuf: of the kernel, or weftline-NAME for one of user space
+    chosen=$1
     shift
-    transfer_to A "$@"
+    TCP='' CONNECT_TO=''
+    case "$chosen" in
+        weftline-*) through_weftline "${chosen#weftline-}" "$@" ;;
+        *) scheduler "$chosen" && transfer_to A "$@" ;;
+    esac
+}
+
+through_weftline() { # scheduler, bytes, seed, sndbuf, rcvbuf; not encrypted, as the kernel's
+    rm -f /run/serve /run/connect
+    # Not by `on`: what is killed in the end must be the program, not the shell that waits for it.
+    /bin/ip netns exec B weftline serve --insecure-plaintext --max-memory 4MiB \
+        --listen 0.0.0.0:4443 --forward 127.0.0.1:9000 >/run/serve 2>&1 &
+    serve=$!
+    /bin/ip netns exec A weftline connect --insecure-plaintext --max-memory 4MiB --scheduler "$1" --congestion cubic \
+        --server 10.11.0.1:4443 10.12.0.1:4443 --path one=10.1.0.1 two=10.2.0.1 \
+        --listen 127.0.0.1:9100 >/run/connect 2>&1 &
+    connect=$!
+    shift
+    for try in $(seq 600); do
+        if grep -q listening /run/serve && grep -q listening /run/connect; then break; fi
+        usleep 10000
+    done 2>/dev/null
+    TCP=1 CONNECT_TO=127.0.0.1:9100
+    transfer_to A "$1" "$2" 262144 0
+    result=$?
+    [ $result = 0 ] || tail -n 5 /run/serve /run/connect
+    kill $serve $connect
+    wait $serve $connect
+    return $result
 }
 
 for round in $(echo "${WEFT_rounds:-1,2,3,4,5}" | tr , " "); do
