@@ -55,14 +55,15 @@ shape() { # link, Mb/s, ms one way, queue in packets, loss in %
     done
 }
 
-links() { # 20 or 100, loss in %: 20+30 Mb/s of 20 and 30 ms, or 100+100 Mb/s of 10 and 30 ms
-    if [ "$1" = 20 ]; then
-        shape 1 20 10 100 "$2"
-        shape 2 30 15 120 "$2"
-    else
-        shape 1 100 5 250 "$2"
-        shape 2 100 15 350 "$2"
-    fi
+links() { # name, loss in %: 20 + 30 Mb/s or 100 + 100 Mb/s, round trips of 10 to 200 ms
+    case "$1" in
+        20) shape 1 20 10 100 "$2" && shape 2 30 15 120 "$2" ;;
+        100) shape 1 100 5 250 "$2" && shape 2 100 15 350 "$2" ;;
+        near) shape 1 20 5 100 "$2" && shape 2 30 5 120 "$2" ;;
+        far) shape 1 20 100 340 "$2" && shape 2 30 100 500 "$2" ;;
+        uneven) shape 1 20 5 100 "$2" && shape 2 30 100 500 "$2" ;;
+        *) echo "no links $1" && return 1 ;;
+    esac
 }
 
 block() { # link: nothing comes through, and nobody is told
@@ -118,9 +119,14 @@ transfer_to() { # A or B sends: bytes, seed, sndbuf, rcvbuf, [stop at, seconds];
         A) client="send $2 $3 $4" server="receive $2 $3 $5 ${6:-0} ${7:-0}" ;;
         B) server="send $2 $3 $4" client="receive $2 $3 $5 ${6:-0} ${7:-0}" ;;
     esac
-    rm -f /run/server /run/client
+    server_times='' client_times=''
+    if [ -n "${TIMED:-}" ]; then
+        server_times=/run/received client_times=/run/sent
+        [ "$1" = A ] || server_times=/run/sent client_times=/run/received
+    fi
+    rm -f /run/server /run/client /run/sent /run/received
     # shellcheck disable=SC2086
-    on B timeout "${LIMIT:-300}" transfer listen 0.0.0.0 $server >/run/server 2>&1 &
+    on B env TIMES="$server_times" PACE="${PACE:-}" TCP="${TCP:-}" timeout "${LIMIT:-300}" transfer listen 0.0.0.0 $server >/run/server 2>&1 &
     server_pid=$!
     # shellcheck disable=SC2034
     for try in $(seq 6000); do
@@ -129,12 +135,15 @@ transfer_to() { # A or B sends: bytes, seed, sndbuf, rcvbuf, [stop at, seconds];
         usleep 10000
     done
     # shellcheck disable=SC2086
-    on A timeout "${LIMIT:-300}" transfer connect 10.11.0.1 $client >/run/client 2>&1
+    on A env TIMES="$client_times" PACE="${PACE:-}" TCP="${TCP:-}" timeout "${LIMIT:-300}" transfer connect "${CONNECT_TO:-10.11.0.1}" $client >/run/client 2>&1
     client_status=$?
     wait $server_pid
     server_status=$?
     said=$(cat /run/server /run/client | grep -v listening)
-    [ "$client_status$server_status" = 00 ] && return 0
+    if [ "$client_status$server_status" = 00 ]; then
+        [ -z "${TIMED:-}" ] || said="$said $(transfer delays /run/sent /run/received)"
+        return 0
+    fi
     # What has timed out is stuck.
     case "$client_status $server_status" in *143* | *124*) said="stuck $said" ;; esac
     return 1
