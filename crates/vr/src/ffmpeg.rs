@@ -9,10 +9,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
 use crate::error::VrError;
 
 /// The most that is kept of what a program says on standard error.
 const SAID_BYTES: u64 = 64 << 10;
+/// How often it is looked whether to stop where nothing comes.
+const STOP_LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 /// How often a running program is looked after: soon at first, then less often.
 const LOOK: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
 
@@ -265,6 +270,33 @@ impl Running {
             return Ok(());
         }
         Err(self.failure(status, &said, place, doing))
+    }
+
+    /// Fills `bytes` from what it writes; `false` if it ends before.
+    ///
+    /// # Errors
+    /// [`VrError::Stopped`] if it is to stop meanwhile, also where nothing comes.
+    pub(crate) fn fill(&self, from: &mut ChildStdout, bytes: &mut [u8]) -> Result<bool, VrError> {
+        let wrong = |error| VrError::io("read from", Path::new(self.program))(error);
+        let mut filled = 0;
+        while filled < bytes.len() {
+            if self.stop.asked() {
+                return Err(VrError::Stopped);
+            }
+            let mut looks = [PollFd::new(&*from, PollFlags::IN)];
+            match poll(&mut looks, Some(&STOP_LOOK)) {
+                Ok(0) | Err(Errno::INTR) => continue,
+                Ok(_) => {}
+                Err(error) => return Err(wrong(error.into())),
+            }
+            match from.read(&mut bytes[filled..]) {
+                Ok(0) => return Ok(false),
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(wrong(error)),
+            }
+        }
+        Ok(true)
     }
 
     /// Whether it was told to stop.

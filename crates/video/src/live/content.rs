@@ -147,10 +147,11 @@ impl LiveGop {
             tile.rungs().iter().map(|rung| rung.qp).eq(content.qps.iter().copied())
         };
         if self.misses.len() != wanted
+            || (self.sound.is_some() && content.sound.is_none())
             || tiles.is_some_and(|gop| gop.tiles().len() != wanted || !gop.tiles().iter().all(fits))
         {
             return Err(LiveError::Content(format!(
-                "GoP {} is not of {wanted} tiles and the ladder that was announced",
+                "GoP {} does not have the {wanted} tiles, the ladder and the sound of what was announced",
                 self.number
             )));
         }

@@ -238,7 +238,7 @@ impl LiveSource {
         let desk = Desk::new(what, delay, encode_within, Arc::new(tell), stop.clone());
         let desk = Arc::new(desk);
         let (reads, sound) = reader::Reader::start(&ffmpeg, opened, &desk, &store)?;
-        let (to, jobs_from) = encoder::queue();
+        let (to, jobs_from) = encoder::queue(&desk.plan, delay);
         let mut threads: Vec<JoinHandle<()>> = Vec::new();
         for _ in 0..jobs {
             let encoder = encoder::Encoder::new(&ffmpeg, &desk, &store, &jobs_from);

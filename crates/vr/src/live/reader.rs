@@ -1,7 +1,6 @@
 //! Reads the pictures of a live source, GoP by GoP and no faster than they play.
 
 use std::ffi::OsString;
-use std::io::{self, Read as _};
 use std::path::Path;
 use std::process::ChildStdout;
 use std::sync::mpsc::{SyncSender, TrySendError};
@@ -131,11 +130,7 @@ impl Reader {
 
     /// Fills a picture; `false` at the end.
     fn next(&mut self, picture: &mut [u8]) -> Result<bool, VrError> {
-        match self.pictures.read_exact(picture) {
-            Ok(()) => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
-            Err(error) => Err(VrError::io("read from", Path::new("ffmpeg"))(error)),
-        }
+        self.decoder.fill(&mut self.pictures, picture)
     }
 
     /// Gives a GoP to the encoders, if one of them will take it soon.

@@ -138,7 +138,10 @@ impl Player<'_> {
     /// When the server has been silent for too long.
     fn silence(&self, closed: bool) -> Option<Instant> {
         let gop = self.client.manifest().map_or(Duration::ZERO, |manifest| manifest.gop);
-        let waits = !closed && !self.client.has_end();
+        // Before the first GoP of a live source there is nothing to be said.
+        let has_begun = self.client.position(self.clock.now()).is_some();
+        let is_live = self.client.manifest().is_some_and(|manifest| manifest.gops == 0);
+        let waits = !closed && !self.client.has_end() && (has_begun || !is_live);
         waits.then(|| self.heard + self.playing.patience + gop * 2)
     }
 

@@ -175,7 +175,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
             None => serve_all(&mut doors, &served, &stop, &places, std::future::pending()).await,
             Some(live) => {
                 serve_all(&mut doors, &served, &stop, &places, live.ended()).await;
-                live.finish()?;
+                // The signal that ends this program may have ended ffmpeg, too.
+                live.finish().or_else(|error| if stop.has_come() { Ok(()) } else { Err(error) })?;
             }
         }
         tracing::info!("stopped");

@@ -247,6 +247,9 @@ impl Session<'_> {
         }
         while let Some(planned) = self.server.poll_event() {
             self.tally.gops += 1;
+            if let Some(first) = self.server.begins_with().filter(|_| self.tally.gops == 1) {
+                tracing::info!("{}: begins with GoP {first} of the source", self.who);
+            }
             tell(self.who, &planned);
         }
         let now = self.clock.now();

@@ -2,8 +2,9 @@
 
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::available_parallelism;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread::{self, available_parallelism};
+use std::time::Duration;
 
 use clap::Args;
 use weftline_video::geometry::Grid;
@@ -16,6 +17,9 @@ use super::session::Served;
 use crate::daemon::parse_seconds;
 use crate::failure::Failure;
 use crate::vr::synth::parse_size;
+
+/// A pipe of which it is not known so soon what it is may have stalled.
+const SOON: Duration = Duration::from_secs(3);
 
 /// Options of a live source.
 #[derive(Debug, Args)]
@@ -116,7 +120,10 @@ impl SourceArgs {
             LiveInput::Stdin => "standard input".to_owned(),
             LiveInput::File(_) => source.display().to_string(),
         };
-        let live = LiveSource::open(&input, options, &Stop::default())?;
+        let told = tell_if_it_waits(&input, &name);
+        let live = LiveSource::open(&input, options, &Stop::default());
+        drop(told);
+        let live = live?;
         for remark in live.remarks() {
             tracing::warn!("{name}: {remark}");
         }
@@ -194,6 +201,19 @@ impl Running {
             None => Ok(()),
         }
     }
+}
+
+/// Says that the beginning of a pipe does not come, unless what is returned is dropped soon.
+fn tell_if_it_waits(input: &LiveInput, name: &str) -> Option<mpsc::Sender<()>> {
+    let LiveInput::Stdin = input else { return None };
+    let (told, waits) = mpsc::channel::<()>();
+    let name = name.to_owned();
+    thread::spawn(move || {
+        if waits.recv_timeout(SOON) == Err(mpsc::RecvTimeoutError::Timeout) {
+            tracing::info!("{name}: waiting for enough of it to know what it is");
+        }
+    });
+    Some(told)
 }
 
 /// Says what becomes of a source.
