@@ -192,12 +192,15 @@ pub(crate) enum Stdin {
     Piped,
 }
 
+/// Takes a line that a program says.
+pub(crate) type Listener = Box<dyn FnMut(&str) + Send>;
+
 /// What becomes of what a program says.
 pub(crate) struct Heard {
     /// Whether its standard output is for the caller.
     pub(crate) piped: bool,
-    /// Takes each line of standard error that is no error; what is one is kept.
-    pub(crate) line: Option<Box<dyn FnMut(&str) + Send>>,
+    /// Takes each line of standard error, warnings among them; without it errors are kept.
+    pub(crate) line: Option<Listener>,
 }
 
 impl Heard {
@@ -346,7 +349,7 @@ fn is_full(said: &str) -> bool {
 }
 
 /// Reads to the end and keeps the beginning, but for lines that `line` takes.
-fn listen(mut from: impl Read, line: Option<Box<dyn FnMut(&str) + Send>>) -> String {
+fn listen(mut from: impl Read, line: Option<Listener>) -> String {
     let mut said = Vec::new();
     if let Some(mut line) = line {
         let mut from = BufReader::new(from);

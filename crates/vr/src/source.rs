@@ -77,6 +77,7 @@ struct Stream {
     r_frame_rate: Option<String>,
     avg_frame_rate: Option<String>,
     time_base: Option<String>,
+    start_time: Option<String>,
     pix_fmt: Option<String>,
     /// Pictures that are decoded before one that is shown earlier, at most.
     #[serde(default)]
@@ -189,6 +190,8 @@ impl Source {
         struct Streams {
             #[serde(default)]
             streams: Vec<serde_json::Value>,
+            #[serde(default)]
+            format: Format,
         }
         let wrong = |why: String| VrError::source(path, why);
         let unread = |error| wrong(format!("ffprobe's answer: {error}"));
@@ -208,13 +211,16 @@ impl Source {
             wrong("does not say how many pictures it has a second; give --fps".to_owned())
         })?;
         let sound = of("audio").into_iter().map(serde_json::from_value);
+        let seconds = |text: &Option<String>| {
+            text.as_ref().and_then(|text| text.parse().ok()).unwrap_or(0.0_f64)
+        };
         Ok(Self {
             path: path.to_owned(),
             width,
             height,
             rate,
             frames: 0,
-            first_s: 0.0,
+            first_s: seconds(&stream.start_time) - seconds(&all.format.start_time),
             colour: stream.colour(),
             pixels: stream.pix_fmt.clone().unwrap_or_default(),
             sound: sound.collect::<Result<_, _>>().map_err(unread)?,
@@ -485,6 +491,7 @@ mod tests {
             r_frame_rate: Some(rate.to_owned()),
             avg_frame_rate: Some(rate.to_owned()),
             time_base: Some(base.to_owned()),
+            start_time: None,
             pix_fmt: Some("yuv420p".to_owned()),
             has_b_frames: 0,
             color_primaries: None,

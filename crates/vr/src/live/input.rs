@@ -17,7 +17,7 @@ use crate::source::Source;
 /// The most of a pipe that is kept while ffprobe looks at it: a few pictures of 8K as they are.
 const MAX_KEPT: usize = 256 << 20;
 /// What is asked of a source.
-const ENTRIES: &str = "stream=codec_type,codec_name,channels,width,height,r_frame_rate,\
+const ENTRIES: &str = "format=start_time:stream=start_time,codec_type,codec_name,channels,width,height,r_frame_rate,\
                        avg_frame_rate,time_base,pix_fmt,color_primaries,color_transfer,color_space,\
                        color_range:stream_side_data=side_data_type,projection,yaw,pitch,roll,\
                        displaymatrix,type";

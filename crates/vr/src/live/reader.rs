@@ -155,13 +155,21 @@ fn args(
     let mut args: Vec<OsString> =
         ["-noautorotate", "-reinit_filter", "0", "-i"].map(OsString::from).to_vec();
     args.push(opened.argument()?);
-    let filters =
-        format!("scale={}:{}:flags=bicubic,format=yuv420p", frame.width(), frame.height());
+    let filters = format!(
+        "setpts=PTS-STARTPTS,scale={}:{}:flags=bicubic,format=yuv420p",
+        frame.width(),
+        frame.height()
+    );
     args.extend(["-map", "0:v:0", "-vf", &filters].map(OsString::from));
     args.extend(ffmpeg.constant().map(OsString::from));
     args.extend(["-r", &rate, "-f", "rawvideo", "pipe:1"].map(OsString::from));
     if let Some(track) = plan.sound() {
-        let filters = format!("aresample={}:async=1:first_pts=0", track.rate_hz);
+        // As in a package, it begins with the first picture, and is silent where there is none.
+        let first_s = opened.source.first_s();
+        let filters = format!(
+            "aresample={}:async=1:first_pts=0,atrim=start={first_s:.6},asetpts=PTS-STARTPTS",
+            track.rate_hz
+        );
         args.extend(["-map", "0:a:0", "-vn", "-af", &filters].map(OsString::from));
         args.extend(encoder_args(track));
         args.push(crate::ffmpeg::as_file(pipe));
