@@ -17,7 +17,7 @@ const KEPT: usize = MAX_OPEN_GOPS as usize;
 /// Where GoPs come from.
 #[derive(Debug)]
 pub(super) enum Origin {
-    Package(Package),
+    Package(Box<Package>),
     Live(Arc<Feed>),
 }
 

@@ -276,7 +276,8 @@ impl ServeArgs {
                 package.dir().display()
             );
         }
-        Ok(Served { content: Arc::new(content), origin: Origin::Package(package), settings })
+        let (content, origin) = (Arc::new(content), Origin::Package(Box::new(package)));
+        Ok(Served { content, origin, settings })
     }
 }
 

@@ -24,10 +24,9 @@ const SOON: Duration = Duration::from_secs(3);
 /// Options of a live source.
 #[derive(Debug, Args)]
 pub(super) struct SourceArgs {
-    /// Serve this equirectangular video as it comes, in place of a package: a file or pipe that ffmpeg
-    /// reads, - for standard input
+    /// Serve equirectangular video as it comes in place of a package: a file or pipe, - for standard input
     ///
-    /// A file is read as fast as it plays, a pipe as it comes. It is encoded meanwhile; what the encoder
+    /// It may be whatever ffmpeg reads. A file is read as fast as it plays, a pipe as it comes. It is encoded meanwhile; what the encoder
     /// cannot take in time is left out, GoP by GoP, and said.
     #[arg(long, value_name = "FILE|-")]
     source: Option<PathBuf>,
@@ -35,7 +34,13 @@ pub(super) struct SourceArgs {
     #[arg(long, value_name = "SECONDS", requires = "source")]
     delay: Option<String>,
     /// Columns and rows of the tiles of --source
-    #[arg(long, value_name = "CxR", default_value = "4x2", requires = "source")]
+    #[arg(
+        long,
+        value_name = "CxR",
+        default_value = "4x2",
+        requires = "source",
+        hide_short_help = true
+    )]
     grid: Grid,
     /// The QPs of the ladder of --source, with commas between them
     #[arg(
@@ -43,17 +48,24 @@ pub(super) struct SourceArgs {
         value_name = "QP,…",
         value_delimiter = ',',
         default_value = "22,30,38",
-        requires = "source"
+        requires = "source",
+        hide_short_help = true
     )]
     qp: Vec<u8>,
     /// How long a GoP of --source is
-    #[arg(long, value_name = "SECONDS", default_value = "1", requires = "source")]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value = "1",
+        requires = "source",
+        hide_short_help = true
+    )]
     gop: f64,
     /// Scale --source to this size first
     #[arg(long, value_name = "WxH", requires = "source")]
     size: Option<String>,
     /// Pictures a second of --source; others are doubled or left out [default: what it says]
-    #[arg(long, value_name = "RATE", requires = "source")]
+    #[arg(long, value_name = "RATE", requires = "source", hide_short_help = true)]
     fps: Option<FrameRate>,
     /// How thorough x264 is with --source, from ultrafast to veryslow
     #[arg(
