@@ -80,15 +80,16 @@ fn serve(options: &[&str], environment: Option<(&str, &str)>) -> (Daemon, Socket
     writes.write_all(&film().0).unwrap();
     let mut early = writes.try_clone().unwrap();
     // As much as it takes to be known for a film.
-    let first = std::thread::spawn(move || early.write_all(&film().1[..picture()]));
+    let known = 3 * picture();
+    let first = std::thread::spawn(move || early.write_all(&film().1[..known]));
     let mut server = Daemon::spawn(&mut command);
     let address = server.listening();
     let said = server.says("source standard input:");
     assert!(said.contains("320x160 at 5/1 pictures a second, 2x1 tiles at QP 28, 40"), "{said}");
     assert!(server.says("delay").starts_with("12 s"));
     first.join().unwrap().unwrap();
-    // The film goes on with its second picture.
-    writes.write_all(&film().1[picture()..]).unwrap();
+    // The film goes on.
+    writes.write_all(&film().1[known..]).unwrap();
     (server, address, writes)
 }
 
@@ -183,7 +184,8 @@ fn a_source_that_stalls_leaves_gaps_and_goes_on() {
     pipe.write_all(&film().1[..half]).unwrap();
     let mut player = player(address);
     let missing = server.logs("it brings nothing in time");
-    assert!(missing.contains("players conceal GoP 2"), "{missing}");
+    // What came while it was found out what it is may be left out.
+    assert!(number(&missing, "players conceal GoP ") <= 2, "{missing}");
     pipe.write_all(&film().1[half..]).unwrap();
     let source = Endless::play(pipe);
     let goes_on = server.logs("it goes on with GoP");
@@ -207,8 +209,11 @@ fn a_source_that_ends_within_a_picture_is_served_as_far_as_it_is_whole() {
     pipe.write_all(&film().1[..picture() * 3 / 2]).unwrap();
     drop(pipe);
     let ended = server.logs("it has ended after");
-    assert!(ended.contains("after 2 GoPs, 0 of which it brought nothing for"), "{ended}");
-    assert!(ended.contains("1 pictures at its end"), "{ended}");
+    assert!(ended.contains("GoPs, 0 of which it brought nothing for"), "{ended}");
+    // What came while it was found out what it is may be left out.
+    let (gops, left_out) = (number(&ended, "after "), number(&ended, "not encoded; "));
+    assert_eq!(gops + left_out, 2, "{ended}");
+    assert!(ended.contains("and 1 pictures at its end"), "{ended}");
     assert_eq!(server.end().0, Some(0));
 }
 
@@ -233,12 +238,12 @@ fn an_encoder_that_has_no_time_leaves_out_whole_gops_and_says_so() {
     assert_eq!((waits.end().0, server.end().0), (Some(1), Some(0)));
 }
 
-/// An ffmpeg that never comes to an end with the third GoP.
+/// An ffmpeg that never comes to an end with the tenth GoP.
 fn stuck(dir: &Path) -> String {
     let path = std::env::var("PATH").unwrap();
     let real = path.split(':').map(|dir| Path::new(dir).join("ffmpeg")).find(|file| file.is_file());
     let script = format!(
-        "#!/bin/sh\ncase \"$PWD $*\" in */work-2\\ *libx264*) exec sleep 1000 ;; esac\nexec {} \"$@\"\n",
+        "#!/bin/sh\ncase \"$PWD $*\" in */work-9\\ *libx264*) exec sleep 1000 ;; esac\nexec {} \"$@\"\n",
         real.unwrap().display()
     );
     let file = dir.join("ffmpeg");
@@ -258,7 +263,7 @@ fn a_gop_that_is_not_encoded_in_time_is_a_gap_and_the_others_are_served() {
     let (server, address, pipe) = serve(&options, Some(("PATH", &path)));
     let source = Endless::play(pipe);
     let mut player = player(address);
-    server.logs("GoP 2 is left out, as the encoder is");
+    server.logs("is left out, as the encoder is");
     player.says("gop,time_s,");
     // It goes on for a while.
     let said: Vec<String> =

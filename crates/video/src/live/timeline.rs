@@ -50,9 +50,13 @@ impl Timeline {
         Self { gop, delay, began, next: 0, sent: 0, behind: 0, read, has_end: false }
     }
 
-    /// The first picture is there.
-    pub fn handle_first(&mut self, now: Instant) {
-        self.began.get_or_insert(now);
+    /// The first picture is there. It came so long `before`, while it was found out what the source is: GoPs
+    /// of that time are left out, if the source had them meanwhile.
+    pub fn handle_first(&mut self, now: Instant, before: Duration) {
+        if self.began.is_none() {
+            (self.began, self.read) = (Some(now), Some(now));
+            self.behind = u32::try_from(before.as_nanos() / self.gop.as_nanos()).unwrap_or(0);
+        }
     }
 
     /// When the next GoP may be read; `None` at once.
@@ -132,7 +136,7 @@ mod tests {
     fn timeline() -> Timeline {
         let mut timeline = Timeline::new(ms(1_000), ms(3_000));
         assert_eq!((timeline.reads_from(), timeline.poll_timeout()), (None, None));
-        timeline.handle_first(at(10_000));
+        timeline.handle_first(at(10_000), Duration::ZERO);
         timeline
     }
 
@@ -191,9 +195,29 @@ mod tests {
     }
 
     #[test]
+    fn what_came_before_the_first_picture_was_read_is_left_out_if_it_is_there() {
+        let began = || {
+            let mut timeline = Timeline::new(ms(1_000), ms(3_000));
+            timeline.handle_first(at(10_000), ms(2_900));
+            assert_eq!(timeline.reads_from(), None);
+            timeline
+        };
+        let mut camera = began();
+        for read in [10_050, 10_100] {
+            assert_eq!(camera.handle_gop(at(read)), Slot::LeaveOut);
+        }
+        assert_eq!(camera.handle_gop(at(10_250)), take(0, 0));
+        assert_eq!(camera.reads_from(), Some(at(11_000)));
+        // One that has begun only then has nothing to be left out.
+        let mut late = began();
+        assert_eq!(late.handle_gop(at(11_000)), take(0, 0));
+        assert_eq!(late.reads_from(), Some(at(11_000)));
+    }
+
+    #[test]
     fn no_number_is_taken_that_was_sent() {
         let mut timeline = Timeline::new(ms(1_000), ms(0));
-        timeline.handle_first(at(0));
+        timeline.handle_first(at(0), Duration::ZERO);
         // The delay is a GoP: its time has come when it is there.
         assert_eq!(timeline.handle_timeout(at(1_000)), Some(0));
         assert_eq!(timeline.handle_gop(at(1_000)), take(1, 1));

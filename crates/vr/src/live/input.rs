@@ -6,8 +6,9 @@ use std::io::{self, Read, Write as _};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ChildStdin;
-use std::sync::mpsc;
+use std::sync::{Arc, OnceLock, mpsc};
 use std::thread;
+use std::time::Instant;
 
 use crate::error::VrError;
 use crate::ffmpeg::{Ffmpeg, Running, Stdin, as_file};
@@ -16,6 +17,11 @@ use crate::source::Source;
 
 /// The most of a pipe that is kept while ffprobe looks at it: a few pictures of 8K as they are.
 const MAX_KEPT: usize = 256 << 20;
+/// Of how much of a pipe it is found out what it is: a second, and two pictures for their rate. By default
+/// ffmpeg takes up to five seconds, all the while that a camera has gone on.
+const LOOKS_AT: [&str; 4] = ["-analyzeduration", "1000000", "-fpsprobesize", "2"];
+/// The same of a file, which waits.
+const LOOKS_AT_FILE: [&str; 4] = ["-analyzeduration", "5000000", "-fpsprobesize", "20"];
 /// What is asked of a source.
 const ENTRIES: &str = "format=start_time:stream=start_time,codec_type,codec_name,channels,width,height,r_frame_rate,\
                        avg_frame_rate,time_base,pix_fmt,color_primaries,color_transfer,color_space,\
@@ -64,7 +70,13 @@ impl LiveInput {
 pub(crate) struct Opened {
     pub(crate) source: Source,
     /// What takes ffmpeg's standard input, if that is where it reads.
-    feed: Option<mpsc::Sender<ChildStdin>>,
+    feed: Option<Feed>,
+}
+
+/// A pipe that is copied.
+struct Feed {
+    to: mpsc::Sender<ChildStdin>,
+    first: Arc<OnceLock<Instant>>,
 }
 
 impl Opened {
@@ -76,7 +88,12 @@ impl Opened {
     ) -> Result<Self, VrError> {
         let (running, feed) = match input.pipe()? {
             Some(pipe) => {
-                let mut running = ffmpeg.probing(&[], ENTRIES, "pipe:0".as_ref(), Stdin::Piped)?;
+                let mut running = ffmpeg.probing(
+                    &LOOKS_AT.map(OsString::from),
+                    ENTRIES,
+                    "pipe:0".as_ref(),
+                    Stdin::Piped,
+                )?;
                 let probe = running.stdin().ok_or(VrError::NoProgram("ffprobe"))?;
                 (running, Some(feed(pipe, probe)))
             }
@@ -113,23 +130,36 @@ impl Opened {
     }
 
     /// Gives ffmpeg what it is to read, from the beginning.
-    pub(crate) fn feed(&mut self, ffmpeg: &mut Running) {
-        if let (Some(feed), Some(stdin)) = (self.feed.take(), ffmpeg.stdin()) {
+    pub(crate) fn feed(&self, ffmpeg: &mut Running) {
+        if let (Some(feed), Some(stdin)) = (&self.feed, ffmpeg.stdin()) {
             // The thread waits for it, or has ended with the process.
-            let _ = feed.send(stdin);
+            let _ = feed.to.send(stdin);
         }
+    }
+
+    /// When the first bytes of a pipe came; never, those of a file.
+    pub(crate) fn first(&self) -> Arc<OnceLock<Instant>> {
+        self.feed.as_ref().map(|feed| Arc::clone(&feed.first)).unwrap_or_default()
+    }
+
+    /// How ffmpeg is to find out what it reads.
+    pub(crate) fn options(&self) -> [&'static str; 4] {
+        if self.feed.is_some() { LOOKS_AT } else { LOOKS_AT_FILE }
     }
 }
 
 /// Copies a pipe to ffprobe until that has seen enough, and all of it to what is sent then. The thread ends
 /// when the pipe does, or nobody reads any more.
-fn feed(mut pipe: impl Read + Send + 'static, probe: ChildStdin) -> mpsc::Sender<ChildStdin> {
+fn feed(mut pipe: impl Read + Send + 'static, probe: ChildStdin) -> Feed {
     let (to, from) = mpsc::channel::<ChildStdin>();
+    let first = Arc::new(OnceLock::new());
+    let came = Arc::clone(&first);
     thread::spawn(move || {
         let (mut kept, mut probe) = (Vec::new(), Some(probe));
         let mut buffer = vec![0; 64 << 10];
         while let Some(looks) = &mut probe {
             let Ok(read @ 1..) = pipe.read(&mut buffer) else { break };
+            came.get_or_init(Instant::now);
             kept.extend_from_slice(&buffer[..read]);
             if kept.len() > MAX_KEPT || looks.write_all(&buffer[..read]).is_err() {
                 probe = None;
@@ -143,5 +173,5 @@ fn feed(mut pipe: impl Read + Send + 'static, probe: ChildStdin) -> mpsc::Sender
             let _ = io::copy(&mut pipe, &mut ffmpeg);
         }
     });
-    to
+    Feed { to, first }
 }

@@ -237,7 +237,7 @@ impl LiveSource {
         let what = (opened.source.clone(), plan);
         let desk = Desk::new(what, delay, encode_within, Arc::new(tell), stop.clone());
         let desk = Arc::new(desk);
-        let (reads, sound) = reader::Reader::start(&ffmpeg, opened, &desk, &store)?;
+        let (reads, sound) = reader::Reader::start(&ffmpeg, &opened, &desk, &store)?;
         let (to, jobs_from) = encoder::queue(&desk.plan, delay);
         let mut threads: Vec<JoinHandle<()>> = Vec::new();
         for _ in 0..jobs {

@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::ChildStdout;
 use std::sync::mpsc::{SyncSender, TrySendError};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use super::desk::{Desk, Work};
 use super::encoder::Job;
@@ -31,6 +32,8 @@ pub(super) struct Reader {
     decoder: Running,
     pictures: ChildStdout,
     sound: Option<KeptOpen>,
+    /// When the first bytes of a pipe came.
+    first: Arc<OnceLock<Instant>>,
     /// The first line that ffmpeg said.
     said: Arc<Mutex<Option<String>>>,
 }
@@ -39,7 +42,7 @@ impl Reader {
     /// Starts ffmpeg; and what takes the source's sound, if it has any.
     pub(super) fn start(
         ffmpeg: &Ffmpeg,
-        mut opened: Opened,
+        opened: &Opened,
         desk: &Arc<Desk>,
         store: &Arc<Store>,
     ) -> Result<(Self, Option<Arc<LiveSound>>), VrError> {
@@ -62,13 +65,13 @@ impl Reader {
             }
         };
         let heard = Heard { piped: true, line: Some(Box::new(line)) };
-        let args = args(ffmpeg, &opened, desk, &pipe)?;
+        let args = args(ffmpeg, opened, desk, &pipe)?;
         let mut decoder = ffmpeg.start_heard(&args, Path::new("."), opened.stdin(), heard)?;
         opened.feed(&mut decoder);
         let pictures = decoder.stdout().ok_or(VrError::NoProgram("ffmpeg"))?;
         let (sound, kept) = sound.unzip();
-        let (desk, store) = (Arc::clone(desk), Arc::clone(store));
-        Ok((Self { desk, store, decoder, pictures, sound: kept, said }, sound))
+        let (desk, store, first) = (Arc::clone(desk), Arc::clone(store), opened.first());
+        Ok((Self { desk, store, decoder, pictures, sound: kept, first, said }, sound))
     }
 
     /// Reads to the end.
@@ -109,8 +112,9 @@ impl Reader {
                     return Ok(index);
                 }
                 if source == 0 && index == 0 {
+                    let before = self.first.get().map_or(Duration::ZERO, Instant::elapsed);
                     let now = self.desk.now();
-                    self.desk.lock().timeline.handle_first(now);
+                    self.desk.lock().timeline.handle_first(now, before);
                     self.desk.wake();
                 }
                 open.write(&mut file, &picture, pixels)?;
@@ -152,8 +156,8 @@ fn args(
 ) -> Result<Vec<OsString>, VrError> {
     let plan = &desk.plan;
     let (frame, rate) = (plan.frame(), plan.rate().to_string());
-    let mut args: Vec<OsString> =
-        ["-noautorotate", "-reinit_filter", "0", "-i"].map(OsString::from).to_vec();
+    let mut args: Vec<OsString> = opened.options().map(OsString::from).to_vec();
+    args.extend(["-noautorotate", "-reinit_filter", "0", "-i"].map(OsString::from));
     args.push(opened.argument()?);
     let filters = format!(
         "setpts=PTS-STARTPTS,scale={}:{}:flags=bicubic,format=yuv420p",
