@@ -59,6 +59,11 @@ impl Stop {
         Ok(Self(counted))
     }
 
+    /// Whether a signal has come.
+    pub(crate) fn has_come(&self) -> bool {
+        *self.0.borrow() > 0
+    }
+
     /// Waits for the `nth` signal.
     pub(crate) async fn nth(&self, nth: u32) {
         if self.0.clone().wait_for(|n| *n >= nth).await.is_err() {

@@ -1,39 +1,53 @@
 //! Runs ffmpeg and ffprobe.
 
-use std::ffi::OsString;
-use std::io::{self, Read};
+use std::ffi::{OsStr, OsString};
+use std::io::{self, BufRead as _, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 use crate::error::VrError;
 
 /// The most that is kept of what a program says on standard error.
 const SAID_BYTES: u64 = 64 << 10;
+/// How often it is looked whether to stop where nothing comes.
+const STOP_LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 /// How often a running program is looked after: soon at first, then less often.
 const LOOK: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
 
 /// The wish to stop, for example on SIGINT. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct Stop(Arc<AtomicBool>);
+pub struct Stop {
+    flag: Arc<AtomicBool>,
+    /// When to stop even if nobody asks.
+    at: Option<Instant>,
+}
 
 impl Stop {
     /// The flag that signal handlers set.
     pub fn flag(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.0)
+        Arc::clone(&self.flag)
     }
 
     /// Asks to stop.
     pub fn ask(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.flag.store(true, Ordering::Relaxed);
     }
 
     /// Whether to stop.
     pub fn asked(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.flag.load(Ordering::Relaxed) || self.at.is_some_and(|at| at <= Instant::now())
+    }
+
+    /// The same wish, and to stop then at the latest.
+    pub(crate) fn at(&self, at: Instant) -> Self {
+        Self { flag: self.flag(), at: Some(at) }
     }
 }
 
@@ -63,6 +77,11 @@ impl Ffmpeg {
         &self.version
     }
 
+    /// The same, whose programs end when `stop` is asked for.
+    pub(crate) fn with_stop(&self, stop: Stop) -> Self {
+        Self { version: self.version.clone(), stop }
+    }
+
     /// Makes sure that it has the encoder `name`.
     ///
     /// # Errors
@@ -77,14 +96,26 @@ impl Ffmpeg {
 
     /// What ffprobe says about the streams of `file` that `which` selects, as JSON.
     pub(crate) fn probe(&self, file: &Path, which: &str, entries: &str) -> Result<String, VrError> {
-        let mut command = Command::new("ffprobe");
-        command.args(["-v", "error", "-select_streams", which, "-of", "json"]);
-        command.args(["-show_entries", entries, "-i"]).arg(as_file(file));
-        let running = Running::start("ffprobe", command, Stdin::Null, true, &self.stop)?;
+        let select = ["-select_streams", which].map(OsString::from);
+        let running = self.probing(&select, entries, &as_file(file), Stdin::Null)?;
         let mut said = String::new();
         let doing = format!("to read {}", file.display());
         running.read_all(&mut said, &doing)?;
         Ok(said)
+    }
+
+    /// Starts ffprobe, which says the `entries` of `input` as JSON.
+    pub(crate) fn probing(
+        &self,
+        select: &[OsString],
+        entries: &str,
+        input: &OsStr,
+        stdin: Stdin,
+    ) -> Result<Running, VrError> {
+        let mut command = Command::new("ffprobe");
+        command.args(["-v", "error", "-of", "json"]).args(select);
+        command.args(["-show_entries", entries, "-i"]).arg(input);
+        Running::start("ffprobe", command, stdin, Heard::kept(true), &self.stop)
     }
 
     /// An option that hands pictures on as they are, none dropped and none doubled.
@@ -101,6 +132,12 @@ impl Ffmpeg {
         }
     }
 
+    /// An option that doubles or drops pictures so that they come at a constant rate.
+    pub(crate) fn constant(&self) -> [&'static str; 2] {
+        let [option, _] = self.passthrough();
+        [option, "cfr"]
+    }
+
     /// Starts ffmpeg quietly with `args`; standard output is for the caller if `piped`.
     pub(crate) fn start(
         &self,
@@ -109,10 +146,22 @@ impl Ffmpeg {
         stdin: Stdin,
         piped: bool,
     ) -> Result<Running, VrError> {
+        self.start_heard(args, dir, stdin, Heard::kept(piped))
+    }
+
+    /// The same; what it says goes where `heard` says.
+    pub(crate) fn start_heard(
+        &self,
+        args: &[OsString],
+        dir: &Path,
+        stdin: Stdin,
+        heard: Heard,
+    ) -> Result<Running, VrError> {
+        let level = if heard.line.is_some() { "warning" } else { "error" };
         let mut command = Command::new("ffmpeg");
-        command.args(["-v", "error", "-nostats", "-hide_banner", "-y"]).args(args);
+        command.args(["-v", level, "-nostats", "-hide_banner", "-y"]).args(args);
         command.current_dir(dir);
-        Running::start("ffmpeg", command, stdin, piped, &self.stop)
+        Running::start("ffmpeg", command, stdin, heard, &self.stop)
     }
 
     /// Runs ffmpeg to its end.
@@ -123,7 +172,7 @@ impl Ffmpeg {
     fn output(&self, program: &'static str, args: &[&str], doing: &str) -> Result<String, VrError> {
         let mut command = Command::new(program);
         command.args(args);
-        let running = Running::start(program, command, Stdin::Null, true, &self.stop)?;
+        let running = Running::start(program, command, Stdin::Null, Heard::kept(true), &self.stop)?;
         let mut said = String::new();
         running.read_all(&mut said, doing)?;
         Ok(said)
@@ -143,6 +192,24 @@ pub(crate) enum Stdin {
     Piped,
 }
 
+/// Takes a line that a program says.
+pub(crate) type Listener = Box<dyn FnMut(&str) + Send>;
+
+/// What becomes of what a program says.
+pub(crate) struct Heard {
+    /// Whether its standard output is for the caller.
+    pub(crate) piped: bool,
+    /// Takes each line of standard error, warnings among them; without it errors are kept.
+    pub(crate) line: Option<Listener>,
+}
+
+impl Heard {
+    /// All of standard error is kept.
+    pub(crate) fn kept(piped: bool) -> Self {
+        Self { piped, line: None }
+    }
+}
+
 /// A program that runs; dropped, it is ended.
 pub(crate) struct Running {
     program: &'static str,
@@ -156,20 +223,21 @@ impl Running {
         program: &'static str,
         mut command: Command,
         stdin: Stdin,
-        piped: bool,
+        heard: Heard,
         stop: &Stop,
     ) -> Result<Self, VrError> {
         command.stdin(match stdin {
             Stdin::Null => Stdio::null(),
             Stdin::Piped => Stdio::piped(),
         });
-        command.stdout(if piped { Stdio::piped() } else { Stdio::null() });
+        command.stdout(if heard.piped { Stdio::piped() } else { Stdio::null() });
         command.stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => VrError::NoProgram(program),
             _ => VrError::Ffmpeg { doing: "to start".to_owned(), reason: error.to_string() },
         })?;
-        let said = child.stderr.take().map(|stderr| thread::spawn(move || listen(stderr)));
+        let listen = |stderr| thread::spawn(move || listen(stderr, heard.line));
+        let said = child.stderr.take().map(listen);
         Ok(Self { program, child, said, stop: stop.clone() })
     }
 
@@ -207,13 +275,40 @@ impl Running {
         Err(self.failure(status, &said, place, doing))
     }
 
+    /// Fills `bytes` from what it writes; `false` if it ends before.
+    ///
+    /// # Errors
+    /// [`VrError::Stopped`] if it is to stop meanwhile, also where nothing comes.
+    pub(crate) fn fill(&self, from: &mut ChildStdout, bytes: &mut [u8]) -> Result<bool, VrError> {
+        let wrong = |error| VrError::io("read from", Path::new(self.program))(error);
+        let mut filled = 0;
+        while filled < bytes.len() {
+            if self.stop.asked() {
+                return Err(VrError::Stopped);
+            }
+            let mut looks = [PollFd::new(&*from, PollFlags::IN)];
+            match poll(&mut looks, Some(&STOP_LOOK)) {
+                Ok(0) | Err(Errno::INTR) => continue,
+                Ok(_) => {}
+                Err(error) => return Err(wrong(error.into())),
+            }
+            match from.read(&mut bytes[filled..]) {
+                Ok(0) => return Ok(false),
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(wrong(error)),
+            }
+        }
+        Ok(true)
+    }
+
     /// Whether it was told to stop.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stop.asked()
     }
 
     /// Reads all that it writes, and waits for its end.
-    fn read_all(mut self, text: &mut String, doing: &str) -> Result<(), VrError> {
+    pub(crate) fn read_all(mut self, text: &mut String, doing: &str) -> Result<(), VrError> {
         let mut bytes = Vec::new();
         if let Some(mut stdout) = self.stdout() {
             stdout
@@ -253,9 +348,19 @@ fn is_full(said: &str) -> bool {
     said.contains("No space left on device") || said.contains("Disk quota exceeded")
 }
 
-/// Reads to the end and keeps the beginning.
-fn listen(mut from: impl Read) -> String {
+/// Reads to the end and keeps the beginning, but for lines that `line` takes.
+fn listen(mut from: impl Read, line: Option<Listener>) -> String {
     let mut said = Vec::new();
+    if let Some(mut line) = line {
+        let mut from = BufReader::new(from);
+        loop {
+            let mut bytes = Vec::new();
+            match from.by_ref().take(SAID_BYTES).read_until(b'\n', &mut bytes) {
+                Ok(0) | Err(_) => return String::new(),
+                Ok(_) => line(String::from_utf8_lossy(&bytes).trim()),
+            }
+        }
+    }
     // A program that cannot be listened to has nothing to say.
     let _ = from.by_ref().take(SAID_BYTES).read_to_end(&mut said);
     let _ = io::copy(&mut from, &mut io::sink());

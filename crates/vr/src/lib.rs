@@ -25,6 +25,7 @@ mod decode;
 mod error;
 pub mod evaluate;
 mod ffmpeg;
+pub mod live;
 pub mod mp4;
 mod original;
 pub mod package;

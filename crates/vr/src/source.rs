@@ -21,6 +21,8 @@ const SLACK_S: f64 = 0.1;
 /// Pictures at the end of a file of which some may be missing where it was cut: twice the longest row of
 /// pictures between two that do not depend on later ones (H.264).
 const MAX_REORDERED: usize = 32;
+/// What is said to have more pictures a second has no constant rate: it is the unit of its times.
+const USUAL_FPS: u64 = 120;
 /// The most pictures of a source: a day at 120 per second.
 const MAX_PICTURES: usize = 120 * 86_400;
 
@@ -75,6 +77,7 @@ struct Stream {
     r_frame_rate: Option<String>,
     avg_frame_rate: Option<String>,
     time_base: Option<String>,
+    start_time: Option<String>,
     pix_fmt: Option<String>,
     /// Pictures that are decoded before one that is shown earlier, at most.
     #[serde(default)]
@@ -173,6 +176,57 @@ impl Source {
         Ok(Self { path, sound: others.streams, ..source })
     }
 
+    /// What ffprobe says of the streams of a live source, of which nothing is known but its beginning:
+    /// it has no number of pictures, and its rate is what it is said to be, or `rate`.
+    ///
+    /// # Errors
+    /// [`VrError::Source`] if there is no video in it, or none that is equirectangular as it says.
+    pub(crate) fn of_live(
+        path: &Path,
+        said: &str,
+        rate: Option<FrameRate>,
+    ) -> Result<Self, VrError> {
+        #[derive(Deserialize)]
+        struct Streams {
+            #[serde(default)]
+            streams: Vec<serde_json::Value>,
+            #[serde(default)]
+            format: Format,
+        }
+        let wrong = |why: String| VrError::source(path, why);
+        let unread = |error| wrong(format!("ffprobe's answer: {error}"));
+        let all: Streams = serde_json::from_str(said).map_err(unread)?;
+        let of = |kind: &str| {
+            let is_it = move |stream: &serde_json::Value| stream["codec_type"] == kind;
+            all.streams.iter().filter(move |stream| is_it(stream)).cloned().collect::<Vec<_>>()
+        };
+        let stream = of("video").into_iter().next();
+        let stream = stream.ok_or_else(|| wrong("there is no video in it".to_owned()))?;
+        let stream: Stream = serde_json::from_value(stream).map_err(unread)?;
+        let (Some(width), Some(height)) = (stream.width, stream.height) else {
+            return Err(wrong("its pictures have no size".to_owned()));
+        };
+        stream.side_data_list.iter().try_for_each(SideData::check).map_err(wrong)?;
+        let rate = rate.or_else(|| stream.said_rate()).ok_or_else(|| {
+            wrong("does not say how many pictures it has a second; give --fps".to_owned())
+        })?;
+        let sound = of("audio").into_iter().map(serde_json::from_value);
+        let seconds = |text: &Option<String>| {
+            text.as_ref().and_then(|text| text.parse().ok()).unwrap_or(0.0_f64)
+        };
+        Ok(Self {
+            path: path.to_owned(),
+            width,
+            height,
+            rate,
+            frames: 0,
+            first_s: seconds(&stream.start_time) - seconds(&all.format.start_time),
+            colour: stream.colour(),
+            pixels: stream.pix_fmt.clone().unwrap_or_default(),
+            sound: sound.collect::<Result<_, _>>().map_err(unread)?,
+        })
+    }
+
     /// How long the file is to last and after what time it ends, if that is sooner; its last sound
     /// begins at `heard_s`.
     fn missing_s(&self, probed: &Probed, heard_s: f64) -> Option<[f64; 2]> {
@@ -268,6 +322,14 @@ impl Source {
 }
 
 impl Stream {
+    /// The rate that it says: that of its times, or where these have no common one the mean.
+    fn said_rate(&self) -> Option<FrameRate> {
+        let rate = |text: &Option<String>| text.as_ref()?.parse::<FrameRate>().ok();
+        rate(&self.r_frame_rate)
+            .filter(|rate| rate.seconds(USUAL_FPS) >= 1.0)
+            .or_else(|| rate(&self.avg_frame_rate))
+    }
+
     fn colour(&self) -> Option<Colour> {
         let names = [&self.color_primaries, &self.color_transfer, &self.color_space];
         let pixels = self.pix_fmt.as_deref().unwrap_or_default();
@@ -429,6 +491,7 @@ mod tests {
             r_frame_rate: Some(rate.to_owned()),
             avg_frame_rate: Some(rate.to_owned()),
             time_base: Some(base.to_owned()),
+            start_time: None,
             pix_fmt: Some("yuv420p".to_owned()),
             has_b_frames: 0,
             color_primaries: None,

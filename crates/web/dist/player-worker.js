@@ -63,8 +63,8 @@ switch(kind){case 2:return{is:"manifest",manifest:manifest(reader)};case 3:retur
 return{is:"tile",tile:tile(reader)};case 36:return{is:"held",tile:tile(reader)};case 6:return{is:"end",gops:reader.u32()};case 7:
 return{is:"refusal",reason:text(reader.take(reader.u8()))};case 32:return{is:"sample",text:text(reader.rest())};case 33:
 return{is:"report",text:text(reader.rest())};case 34:return{is:"pong",pong:pong(reader)};case 35:return{is:"begin",gop:reader.
-u32(),stood:reader.u8()!==0};default:return null}}function manifest(reader){let version=reader.u16();if(version!==4)throw new Error(
-`the program has version ${version} of live streams and this page 4: load it anew`);let[width,height]=[reader.u32(),reader.
+u32(),stood:reader.u8()!==0};default:return null}}function manifest(reader){let version=reader.u16();if(version!==5)throw new Error(
+`the program has version ${version} of live streams and this page 5: load it anew`);let[width,height]=[reader.u32(),reader.
 u32()],[columns,rows]=[reader.u8(),reader.u8()],gop=ms(reader.u64()),[pictures,gops]=[reader.u32(),reader.u32()],concealment=CONCEALMENTS[reader.
 u8()];if(!concealment||!columns||!rows||!pictures)throw new Error("the manifest has a value out of range");let scheme=text(
 reader.take(reader.u8())),qps=[...reader.take(reader.u8())];return reader.take(5),{width,height,columns,rows,gop,pictures,

@@ -169,16 +169,16 @@ function qualities(page2){let counts=new Map,late=page2.tiles.filter(tile=>tile.
 let name=qp===null?"none":`QP ${qp}`;counts.set(name,(counts.get(name)??0)+1)}return`${[...counts].sort().map(([name,count])=>`${count}\
  × ${name}`).join(", ")}${late>0?`; ${late} late`:""}`}function rows(page2){let{manifest,figures,sample,report,place}=page2,
 all=[];if(manifest){let{width,height,columns,rows:high,gops,scheme,concealment}=manifest;all.push(["Stream",`${width}×${height}\
-, ${columns}×${high} tiles, ${scheme}, ${concealment}`]),page2.gop>=0&&all.push(["GoP",`${page2.gop+1} of ${gops}`])}page2.
-tiles.length>0&&all.push(["Tiles shown",qualities(page2)]);for(let[name,mbps,up]of sample?.paths??[])all.push([`Path ${name}`,
-up?`${number(mbps,2)} Mb/s`:`${number(mbps,2)} Mb/s, down`]);if(report){let psnr=report.psnr_db===null?"–":`${number(report.
-psnr_db,1)} dB`;all.push(["Viewport, estimated",`${psnr} (GoP ${report.gop+1})`])}if(figures){let pictures=figures.shown+
-figures.dropped;all.push(["Pictures shown",`${figures.shown} of ${pictures} (${share(figures.shown,pictures)})`]),all.push(
-["Tiles late by the network",String(figures.lateNetwork)]),all.push(["Tiles late by decoding",String(figures.lateDecoding)]),
-all.push(["Ready before its time",`${number(figures.lead)} ms at least, of ${number(page2.delay)} ms`])}return place&&(all.
-push(["Pages that watch",String(place.viewers)]),place.dropped>0&&all.push(["Tiles this page was not sent",String(place.
-dropped)])),page2.trouble&&all.push(["Trouble",page2.trouble]),all}function view(page2,actions2){let{link}=page2,steers=page2.
-place?.steers??!0;return b`
+, ${columns}×${high} tiles, ${scheme}, ${concealment}`]),page2.gop>=0&&all.push(["GoP",gops>0?`${page2.gop+1} of ${gops}`:
+`${page2.gop+1}, live`])}page2.tiles.length>0&&all.push(["Tiles shown",qualities(page2)]);for(let[name,mbps,up]of sample?.
+paths??[])all.push([`Path ${name}`,up?`${number(mbps,2)} Mb/s`:`${number(mbps,2)} Mb/s, down`]);if(report){let psnr=report.
+psnr_db===null?"–":`${number(report.psnr_db,1)} dB`;all.push(["Viewport, estimated",`${psnr} (GoP ${report.gop+1})`])}
+if(figures){let pictures=figures.shown+figures.dropped;all.push(["Pictures shown",`${figures.shown} of ${pictures} (${share(
+figures.shown,pictures)})`]),all.push(["Tiles late by the network",String(figures.lateNetwork)]),all.push(["Tiles late b\
+y decoding",String(figures.lateDecoding)]),all.push(["Ready before its time",`${number(figures.lead)} ms at least, of ${number(
+page2.delay)} ms`])}return place&&(all.push(["Pages that watch",String(place.viewers)]),place.dropped>0&&all.push(["Tile\
+s this page was not sent",String(place.dropped)])),page2.trouble&&all.push(["Trouble",page2.trouble]),all}function view(page2,actions2){
+let{link}=page2,steers=page2.place?.steers??!0;return b`
     <h1 class="unseen">Weftline player</h1>
     <div class="bar">
       <p class="link ${link.is}" role="status">${says(page2)}</p>

@@ -28,7 +28,7 @@ pub(crate) enum VrCommand {
     Package(package::PackageArgs),
     /// Play a live stream without a screen, and say what a viewer would have seen
     Play(Box<live::play::PlayArgs>),
-    /// Stream a package live, tile by tile, to players
+    /// Stream a package, or video as it comes, live and tile by tile to players
     Serve(Box<live::serve::ServeArgs>),
     /// Draw a synthetic 360° video, the same for the same seed on every machine
     Synth(synth::SynthArgs),

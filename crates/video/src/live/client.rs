@@ -12,6 +12,7 @@ use super::wire::{
 };
 use super::{LiveError, MAX_OPEN_GOPS};
 use crate::geometry::{FieldOfView, Orientation, Viewport};
+use crate::rd::MAX_GOPS;
 use crate::shown::{Concealments, Encoding, Fate, Held, Wanted, capped_psnr_db, viewport_error};
 
 /// How often a player reports.
@@ -168,6 +169,8 @@ pub struct Client {
     arrived: VecDeque<(TileId, bool)>,
     has_end: bool,
     is_closed: bool,
+    /// GoPs that were judged.
+    judged: u32,
     outgoing: VecDeque<Vec<u8>>,
     reports: VecDeque<GopReport>,
 }
@@ -193,6 +196,7 @@ impl Client {
             arrived: VecDeque::new(),
             has_end: false,
             is_closed: false,
+            judged: 0,
             outgoing: VecDeque::from([Message::Hello(hello).to_bytes()]),
             reports: VecDeque::new(),
         }
@@ -219,7 +223,8 @@ impl Client {
             (Message::Refusal { reason }, _) => Err(LiveError::Refused(reason)),
             (Message::Manifest(manifest), None) => {
                 self.held = Held::new(manifest.grid.tiles());
-                self.playback.handle_stream(manifest.gop, manifest.gops);
+                let known = Some(manifest.gops).filter(|gops| *gops > 0);
+                self.playback.handle_stream(manifest.gop, known);
                 self.manifest = Some(manifest);
                 self.next_report = Some(now);
                 Ok(Handled::Control)
@@ -237,11 +242,30 @@ impl Client {
                 self.has_end = true;
                 Ok(Handled::Control)
             }
+            // A live source has ended.
+            (Message::End { gops }, Some(manifest)) if manifest.gops == 0 => self.take_end(gops),
             (Message::End { gops: number }, Some(manifest)) => {
                 let count = manifest.gops;
                 Err(LiveError::Number { what: "an end after GoP", number, count })
             }
         }
+    }
+
+    /// Takes the number of GoPs of a stream that did not say it before.
+    fn take_end<'a>(&mut self, gops: u32) -> Result<Handled<'a>, LiveError> {
+        let announced = self.open.iter().rev().find(|(_, open)| open.notice.is_some());
+        let least = announced.map_or(1, |(gop, _)| gop + 1).max(self.judged);
+        if !(least..=MAX_GOPS as u32).contains(&gops) {
+            return Err(LiveError::Number { what: "an end after GoP", number: gops, count: least });
+        }
+        if let Some(manifest) = &mut self.manifest {
+            manifest.gops = gops;
+        }
+        // What would have been next may have begun meanwhile.
+        self.open.retain(|gop, _| *gop < gops);
+        self.playback.handle_end(gops);
+        self.has_end = true;
+        Ok(Handled::Control)
     }
 
     /// The transport says that the message of this tag will not come.
@@ -391,8 +415,12 @@ impl Client {
         self.fov
     }
 
+    /// How many GoPs there are, or may be.
     fn gops(&self) -> u32 {
-        self.manifest.as_ref().map_or(0, |manifest| manifest.gops)
+        self.manifest.as_ref().map_or(0, |manifest| match manifest.gops {
+            0 => MAX_GOPS as u32,
+            gops => gops,
+        })
     }
 
     fn all_shown(&self) -> bool {
@@ -538,6 +566,7 @@ impl Client {
                 return;
             }
             let Some(open) = self.open.remove(&gop) else { return };
+            self.judged = gop + 1;
             let report = self.judge_gop(gop, &open);
             self.reports.push_back(report);
         }

@@ -1,6 +1,7 @@
-//! What is streamed: a package's tables, shared by all players of a server.
+//! What is streamed: a package's tables, or GoPs of a live source as they come.
 
 use std::f64::consts::PI;
+use std::time::Duration;
 
 use weftline_core::ByteCount;
 
@@ -9,7 +10,7 @@ use super::wire::{GOP_LENGTHS, MAX_INIT, MAX_SAMPLE_RATE, MAX_TO_PLAYER, SoundFo
 use crate::evaluate::MissTable;
 use crate::geometry::{FrameSize, Grid};
 use crate::head::TileProbabilities;
-use crate::rd::{MAX_GOPS, RdTable};
+use crate::rd::{GopTable, MAX_GOPS, RdTable};
 
 /// Mean squared error of mid-grey in place of a tile, and of pictures that are so many GoPs old,
 /// where nothing was measured: what is usual of moving scenes. Only proportions matter to a plan.
@@ -35,7 +36,25 @@ pub struct Sound {
 pub struct Content {
     frame: FrameSize,
     grid: Grid,
+    gop: Duration,
     gop_frames: u32,
+    qps: Vec<u8>,
+    sound: Option<SoundFormat>,
+    gops: Gops,
+}
+
+/// Where the GoPs come from.
+#[derive(Clone, Debug)]
+enum Gops {
+    /// All are known from the beginning.
+    Package(Box<Packaged>),
+    /// They are handed to each server as they come.
+    Live,
+}
+
+/// The GoPs of a package.
+#[derive(Clone, Debug)]
+struct Packaged {
     table: RdTable,
     misses: MissTable,
     misses_measured: bool,
@@ -43,6 +62,101 @@ pub struct Content {
     gops: u32,
     init: ByteCount,
     sound: Option<Sound>,
+}
+
+/// What a live source is, before any GoP of it is there.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LiveFormat {
+    /// The size of its frame.
+    pub frame: FrameSize,
+    /// Its tiles.
+    pub grid: Grid,
+    /// How long a GoP plays.
+    pub gop: Duration,
+    /// Pictures in a GoP.
+    pub gop_frames: u32,
+    /// The QPs of its ladder, ascending.
+    pub qps: Vec<u8>,
+    /// Its sound, if it has any.
+    pub sound: Option<SoundFormat>,
+}
+
+/// A GoP of a live source.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LiveGop {
+    /// Its number in the source, from 0. They come in order, and none is left out.
+    pub number: u32,
+    /// What each encoding of each tile takes and loses; `None` if there is nothing of this GoP: a gap.
+    pub tiles: Option<GopTable>,
+    /// What concealments lose, by tile: mid-grey, and pictures that are one, two, … GoPs old; parts of the
+    /// frame's WS-MSE.
+    pub misses: Vec<(f64, Vec<f64>)>,
+    /// What a decoder of a tile is set up from, bytes.
+    pub init: ByteCount,
+    /// What the decoder of its sound is set up from, and the segment of its sound, bytes; `None` if none is
+    /// there.
+    pub sound: Option<[ByteCount; 2]>,
+}
+
+/// A GoP, wherever it comes from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GopView<'a> {
+    /// Its number in what it comes from.
+    pub(super) packaged: u32,
+    /// Its encodings; nothing if it is a gap.
+    pub(super) tiles: Option<&'a GopTable>,
+    misses: Misses<'a>,
+    /// What a decoder is set up from.
+    pub(super) init: ByteCount,
+    /// What the decoder of its sound is set up from, and its sound.
+    pub(super) sound: Option<[ByteCount; 2]>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Misses<'a> {
+    Table(&'a MissTable),
+    Tiles(&'a [(f64, Vec<f64>)]),
+}
+
+impl<'a> GopView<'a> {
+    /// What a tile loses in grey, and as a picture one, two, … GoPs old.
+    pub(super) fn misses(&self, tile: usize) -> (f64, &'a [f64]) {
+        match self.misses {
+            Misses::Table(table) => table.of(self.packaged as usize, tile),
+            Misses::Tiles(tiles) => {
+                tiles.get(tile).map_or((0.0, &[][..]), |(grey, changes)| (*grey, changes))
+            }
+        }
+    }
+}
+
+impl<'a> From<&'a LiveGop> for GopView<'a> {
+    fn from(gop: &'a LiveGop) -> Self {
+        let LiveGop { number, tiles, misses, init, sound } = gop;
+        let (tiles, misses) = (tiles.as_ref(), Misses::Tiles(misses));
+        Self { packaged: *number, tiles, misses, init: *init, sound: *sound }
+    }
+}
+
+impl LiveGop {
+    /// Whether it can be streamed as a part of `content`.
+    pub(super) fn check(&self, content: &Content) -> Result<(), LiveError> {
+        let wanted = content.grid.tiles();
+        let tiles = self.tiles.as_ref();
+        let fits = |tile: &crate::rd::TileTable| {
+            tile.rungs().iter().map(|rung| rung.qp).eq(content.qps.iter().copied())
+        };
+        if self.misses.len() != wanted
+            || (self.sound.is_some() && content.sound.is_none())
+            || tiles.is_some_and(|gop| gop.tiles().len() != wanted || !gop.tiles().iter().all(fits))
+        {
+            return Err(LiveError::Content(format!(
+                "GoP {} does not have the {wanted} tiles, the ladder and the sound of what was announced",
+                self.number
+            )));
+        }
+        tiles.map_or(Ok(()), |tiles| check_lengths(std::slice::from_ref(tiles)))
+    }
 }
 
 impl Content {
@@ -65,20 +179,8 @@ impl Content {
         let grid = Grid::new(table.columns().into(), table.rows().into())
             .map_err(|error| LiveError::Content(error.to_string()))?;
         let gop = table.gop_duration();
-        if !(GOP_LENGTHS[0]..=GOP_LENGTHS[1]).contains(&gop) {
-            let gop_s = gop.as_secs_f64();
-            return wrong(format!(
-                "a GoP of {gop_s} s cannot be streamed; package with 0.1 to 60 s"
-            ));
-        }
-        let largest = table.gops().iter().flat_map(|gop| gop.tiles()).flat_map(|t| t.rungs());
-        let largest = largest.map(|rung| rung.bytes.as_u64()).max().unwrap_or(0);
-        if largest + HEAD > MAX_TO_PLAYER as u64 {
-            return wrong(format!(
-                "a tile of {largest} bytes is more than a message of {MAX_TO_PLAYER} holds; \
-                 package with a finer grid, shorter GoPs or a higher least QP"
-            ));
-        }
+        check_gop(gop)?;
+        check_lengths(table.gops())?;
         if let Some(prior) = &prior
             && (prior.grid(), prior.gop()) != (grid, gop)
         {
@@ -95,29 +197,36 @@ impl Content {
         if !(1..=MAX_GOPS as u32).contains(&gops) {
             return wrong(format!("a stream has 1 to {MAX_GOPS} GoPs, not {gops}"));
         }
+        let rungs = table.gops()[0].tiles()[0].rungs();
+        let qps = rungs.iter().map(|rung| rung.qp).collect();
         let (init, sound) = (ByteCount::ZERO, None);
-        Ok(Self {
-            frame,
-            grid,
-            gop_frames,
-            table,
-            misses,
-            misses_measured,
-            prior,
-            gops,
-            init,
-            sound,
-        })
+        let packaged = Packaged { table, misses, misses_measured, prior, gops, init, sound };
+        let gops = Gops::Package(Box::new(packaged));
+        Ok(Self { frame, grid, gop, gop_frames, qps, sound: None, gops })
+    }
+
+    /// The content of a live source, whose GoPs are handed to each server as they come
+    /// ([`Server::handle_gop`](super::Server::handle_gop)).
+    ///
+    /// # Errors
+    /// [`LiveError::Content`] if GoPs of that length cannot be streamed.
+    pub fn live(format: LiveFormat) -> Result<Self, LiveError> {
+        let LiveFormat { frame, grid, gop, gop_frames, qps, sound } = format;
+        check_gop(gop)?;
+        Ok(Self { frame, grid, gop, gop_frames, qps, sound, gops: Gops::Live })
     }
 
     /// The same with sound.
     ///
     /// # Errors
     /// [`LiveError::Content`] if it has not one segment for each GoP of the package, none of them empty
-    /// or longer than a message, or if its format is none of AAC's.
-    pub fn with_sound(self, sound: Sound) -> Result<Self, LiveError> {
+    /// or longer than a message, or if its format is none of AAC's; or if this is no package.
+    pub fn with_sound(mut self, sound: Sound) -> Result<Self, LiveError> {
         let wrong = |reason: String| Err(LiveError::Content(reason));
-        let (got, wanted) = (sound.segments.len(), self.table.gops().len());
+        let Gops::Package(packaged) = &mut self.gops else {
+            return wrong("the sound of a live source comes with its GoPs".to_owned());
+        };
+        let (got, wanted) = (sound.segments.len(), packaged.table.gops().len());
         if got != wanted {
             return wrong(format!("the sound has {got} segments for {wanted} GoPs; package anew"));
         }
@@ -137,24 +246,24 @@ impl Content {
                  streamed; package anew"
             ));
         }
-        Ok(Self { sound: Some(sound), ..self })
+        self.sound = Some(sound.format);
+        packaged.sound = Some(sound);
+        Ok(self)
     }
 
-    /// Its sound, if it has any.
-    pub const fn sound(&self) -> Option<&Sound> {
-        self.sound.as_ref()
+    /// What its sound is, if it has any.
+    pub const fn sound(&self) -> Option<SoundFormat> {
+        self.sound
     }
 
     /// The same, whose decoders are set up from so many bytes each: what a tile takes besides its
-    /// segment until the player has them.
+    /// segment until the player has them. GoPs of a live source say it themselves.
     #[must_use]
-    pub fn with_init(self, init: ByteCount) -> Self {
-        Self { init: init.min(ByteCount::new(MAX_INIT as u64)), ..self }
-    }
-
-    /// What a decoder is set up from, bytes.
-    pub(super) const fn init(&self) -> ByteCount {
-        self.init
+    pub fn with_init(mut self, init: ByteCount) -> Self {
+        if let Gops::Package(packaged) = &mut self.gops {
+            packaged.init = init.min(ByteCount::new(MAX_INIT as u64));
+        }
+        self
     }
 
     /// The size of its frame.
@@ -167,38 +276,77 @@ impl Content {
         self.grid
     }
 
+    /// How long a GoP plays.
+    pub const fn gop_duration(&self) -> Duration {
+        self.gop
+    }
+
     /// Pictures in a GoP.
     pub const fn gop_frames(&self) -> u32 {
         self.gop_frames
     }
 
-    /// Its rate-distortion table.
-    pub const fn table(&self) -> &RdTable {
-        &self.table
+    /// The QPs of its ladder, ascending.
+    pub fn qps(&self) -> &[u8] {
+        &self.qps
     }
 
     /// Whether what concealments lose was measured, or is only what is usual.
     pub const fn misses_measured(&self) -> bool {
-        self.misses_measured
+        match &self.gops {
+            Gops::Package(packaged) => packaged.misses_measured,
+            Gops::Live => true,
+        }
     }
 
-    /// How many GoPs are streamed.
-    pub const fn gops(&self) -> u32 {
-        self.gops
+    /// How many GoPs are streamed; `None` if nobody knows, as of a live source.
+    pub const fn gops(&self) -> Option<u32> {
+        match &self.gops {
+            Gops::Package(packaged) => Some(packaged.gops),
+            Gops::Live => None,
+        }
     }
 
-    /// Which GoP of the package is streamed as number `gop`.
-    pub fn packaged(&self, gop: u32) -> u32 {
-        gop % self.table.gops().len() as u32
+    /// A GoP of the stream, if it is of a package.
+    pub(super) fn gop(&self, gop: u32) -> Option<GopView<'_>> {
+        let Gops::Package(content) = &self.gops else { return None };
+        let packaged = gop % content.table.gops().len() as u32;
+        let index = packaged as usize;
+        let sound = content.sound.as_ref().map(|sound| [sound.init, sound.segments[index]]);
+        let (tiles, misses) = (&content.table.gops()[index], Misses::Table(&content.misses));
+        Some(GopView { packaged, tiles: Some(tiles), misses, init: content.init, sound })
     }
 
-    pub(super) const fn misses(&self) -> &MissTable {
-        &self.misses
+    /// How likely each tile of a GoP is seen, as far as others have watched before.
+    pub(super) fn seen(&self, gop: u32) -> Option<&[f64]> {
+        let Gops::Package(content) = &self.gops else { return None };
+        let packaged = gop as usize % content.table.gops().len();
+        Some(content.prior.as_ref()?.seen(packaged))
     }
+}
 
-    pub(super) const fn prior(&self) -> Option<&TileProbabilities> {
-        self.prior.as_ref()
+/// Whether GoPs of that length can be streamed.
+fn check_gop(gop: Duration) -> Result<(), LiveError> {
+    if (GOP_LENGTHS[0]..=GOP_LENGTHS[1]).contains(&gop) {
+        return Ok(());
     }
+    let gop_s = gop.as_secs_f64();
+    Err(LiveError::Content(format!(
+        "a GoP of {gop_s} s cannot be streamed; package with 0.1 to 60 s"
+    )))
+}
+
+/// Whether every encoding fits a message.
+fn check_lengths(gops: &[GopTable]) -> Result<(), LiveError> {
+    let rungs = gops.iter().flat_map(|gop| gop.tiles()).flat_map(|tile| tile.rungs());
+    let largest = rungs.map(|rung| rung.bytes.as_u64()).max().unwrap_or(0);
+    if largest + HEAD <= MAX_TO_PLAYER as u64 {
+        return Ok(());
+    }
+    Err(LiveError::Content(format!(
+        "a tile of {largest} bytes is more than a message of {MAX_TO_PLAYER} holds; package with a \
+         finer grid, shorter GoPs or a higher least QP"
+    )))
 }
 
 /// What concealments usually lose, by the tiles' shares of the sphere.

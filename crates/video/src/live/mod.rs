@@ -23,6 +23,7 @@ mod content;
 mod digest;
 mod playback;
 mod server;
+mod timeline;
 pub mod wire;
 
 #[cfg(test)]
@@ -32,9 +33,10 @@ use std::time::Duration;
 
 pub use crate::forecast::{Forecast, PathReading, PlanTime};
 pub use client::{Client, ClientSettings, GopReport, Handled};
-pub use content::{Content, Sound};
+pub use content::{Content, LiveFormat, LiveGop, Sound};
 pub use digest::Digest;
 pub use server::{Outgoing, PlannedGop, Reported, Server, ServerSettings, TileOrder, Traffic};
+pub use timeline::{Slot, Timeline};
 pub use wire::WireError;
 
 /// GoPs whose fate a player keeps open at most: a server that says more has lost its way.

@@ -20,8 +20,10 @@ pub(super) struct Playback {
     buffer: Option<Duration>,
     /// How long it stops for a GoP.
     rebuffer: Duration,
-    /// The length of a GoP, and how many there are: nothing before they are known.
-    stream: Option<(Duration, u32)>,
+    /// The length of a GoP: nothing before it is known.
+    gop: Option<Duration>,
+    /// How many there are, once that is known.
+    gops: Option<u32>,
     /// When GoP 0 would be shown, if the picture had already stood still for as long as it has.
     plays_from: Option<Instant>,
     /// GoPs whose time has come, and one more once the last is over.
@@ -37,7 +39,8 @@ impl Playback {
         Self {
             buffer,
             rebuffer,
-            stream: None,
+            gop: None,
+            gops: None,
             plays_from: None,
             begun: 0,
             first_shown: None,
@@ -46,15 +49,22 @@ impl Playback {
         }
     }
 
-    /// GoPs are that long, and so many.
-    pub(super) const fn handle_stream(&mut self, gop: Duration, gops: u32) {
-        self.stream = Some((gop, gops));
+    /// GoPs are that long, and so many if that is known.
+    pub(super) const fn handle_stream(&mut self, gop: Duration, gops: Option<u32>) {
+        (self.gop, self.gops) = (Some(gop), gops);
+    }
+
+    /// There are so many, and nothing after them was shown.
+    pub(super) fn handle_end(&mut self, gops: u32) {
+        self.gops = Some(gops);
+        // What is waited for does not come.
+        self.stall = self.stall.filter(|stall| stall.gop < gops);
     }
 
     /// A GoP was announced; the first to come need not be the first GoP's. Whether it was the first to
     /// come.
     pub(super) fn handle_notice(&mut self, gop: u32, now: Instant) -> bool {
-        let Some((length, _)) = self.stream.filter(|_| self.plays_from.is_none()) else {
+        let Some(length) = self.gop.filter(|_| self.plays_from.is_none()) else {
             return false;
         };
         let shown = now + self.buffer.unwrap_or(length);
@@ -72,7 +82,7 @@ impl Playback {
         is_ready: impl FnOnce(u32) -> bool,
     ) -> Option<Duration> {
         let due = self.start_of(self.begun).filter(|due| *due <= now && !self.is_over())?;
-        let is_end = self.stream.is_some_and(|(_, gops)| self.begun == gops);
+        let is_end = self.gops == Some(self.begun);
         let since = self.stall.map_or(due, |stall| stall.since);
         if !is_end && now < since + self.rebuffer && !is_ready(self.begun) {
             self.stall = Some(Stall { gop: self.begun, since });
@@ -106,7 +116,7 @@ impl Playback {
 
     /// Whether the last GoP is over.
     pub(super) fn is_over(&self) -> bool {
-        self.stream.is_some_and(|(_, gops)| self.begun > gops || gops == 0)
+        self.gops.is_some_and(|gops| self.begun > gops || gops == 0)
     }
 
     /// Whether what comes of a GoP now is there before it is shown.
@@ -137,7 +147,7 @@ impl Playback {
     }
 
     fn start_of(&self, gop: u32) -> Option<Instant> {
-        Some(self.plays_from? + self.stream?.0 * gop)
+        Some(self.plays_from? + self.gop? * gop)
     }
 }
 
@@ -154,7 +164,7 @@ mod tests {
     fn playback(buffer_ms: u64, rebuffer_ms: u64) -> Playback {
         let buffer = Some(Duration::from_millis(buffer_ms));
         let mut playback = Playback::new(buffer, Duration::from_millis(rebuffer_ms));
-        playback.handle_stream(GOP, 3);
+        playback.handle_stream(GOP, Some(3));
         assert!(playback.handle_notice(1, at(1_500)), "GoP 0 was announced at 1000");
         assert!(!playback.handle_notice(0, at(1_501)));
         playback

@@ -1,26 +1,29 @@
 //! A server, for one player.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use weftline_core::session::SessionStats;
 use weftline_core::{Bitrate, ByteCount, Instant, PathId};
 
+use super::content::GopView;
 use super::wire::{
     GopNotice, Hello, MAX_AGES, Manifest, Message, Report, RungNotice, TileId, TileNotice,
 };
-use super::{Content, LiveError};
+use super::{Content, LiveError, LiveGop, MAX_OPEN_GOPS};
 use crate::forecast::{Forecast, PathReading, PlanTime};
 use crate::geometry::{FieldOfView, Orientation, Viewport};
 use crate::head::{Pose, Predictor, PredictorSettings};
 use crate::ows::{Delivery, Entry, FbdtMessages, InOrder, Piece, Recency, Throughput, TwoEnded};
-use crate::rd::{GopTable, Rung};
+use crate::rd::{GopTable, MAX_GOPS, Rung};
 use crate::sending::{BESIDE, Chances, Planner, Sending, on_the_way, without};
 use crate::shown::{Concealment, Concealments, Encoding, Held};
 
 /// How long a player may have stood still altogether: more is no live stream any more.
 const MOST_STALLED: Duration = Duration::from_secs(60);
+/// The most GoPs of a stream: one of a live source ends then.
+const MOST_GOPS: u32 = MAX_GOPS as u32;
 
 /// How a server plans.
 #[derive(Clone, Debug)]
@@ -74,7 +77,7 @@ impl Outgoing {
 pub struct TileOrder {
     /// Which.
     pub id: TileId,
-    /// The GoP of the package that it is from.
+    /// The GoP of the package, or of the live source, that it is from.
     pub packaged: u32,
     /// The length of its segment.
     pub bytes: ByteCount,
@@ -128,6 +131,8 @@ impl Reported {
 struct Player {
     viewport: Viewport,
     predictor: Predictor,
+    /// Whether it has reported: then it has the manifest.
+    is_ready: bool,
     /// When the stream began, with the first report: GoP `n` is sent from `epoch + n·G` on.
     epoch: Option<Instant>,
     /// What decoders it has said to have set up: tile and QP.
@@ -143,6 +148,17 @@ struct Player {
     reported: Reported,
 }
 
+/// The GoPs of a live source that a server may plan, or is told of.
+#[derive(Debug, Default)]
+struct Window {
+    /// The GoP of the source that is the stream's first.
+    first: Option<u32>,
+    /// By their numbers in the stream.
+    gops: BTreeMap<u32, Arc<LiveGop>>,
+    /// How many the stream has, once that is known.
+    total: Option<u32>,
+}
+
 /// What a server does for one player; see the module's documentation.
 #[derive(Debug)]
 pub struct Server {
@@ -155,7 +171,10 @@ pub struct Server {
     forward: Option<usize>,
     waiting: ByteCount,
     by_reports: bool,
+    live: Window,
     next_gop: u32,
+    /// Whether the end, or a refusal, has been said.
+    is_done: bool,
     outgoing: VecDeque<Outgoing>,
     planned: VecDeque<PlannedGop>,
 }
@@ -174,7 +193,9 @@ impl Server {
             forward: None,
             waiting: ByteCount::ZERO,
             by_reports: true,
+            live: Window::default(),
             next_gop: 0,
+            is_done: false,
             outgoing,
             planned,
         }
@@ -199,9 +220,50 @@ impl Server {
     /// Tells the player that the stream does not go on, and why. Nothing else follows.
     pub fn refuse(&mut self, reason: &str) {
         self.outgoing.clear();
-        self.next_gop = self.content.gops();
+        self.is_done = true;
         let reason = reason.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         self.outgoing.push_back(Outgoing::Message(Message::Refusal { reason }.to_bytes()));
+    }
+
+    /// Takes the next GoP of a live source; of a package there is none to take. The stream begins with the
+    /// newest one that is whole when the player's first report comes, or else with the next one that is.
+    ///
+    /// # Errors
+    /// [`LiveError::Content`] if it is not of this stream, or not the next; [`LiveError::Plan`] if the
+    /// scheme cannot plan it.
+    pub fn handle_gop(&mut self, gop: Arc<LiveGop>, now: Instant) -> Result<(), LiveError> {
+        gop.check(&self.content)?;
+        if !self.has_begun() {
+            self.live.gops.clear();
+            self.live.first = gop.tiles.as_ref().map(|_| gop.number);
+        }
+        let Some(first) = self.live.first else { return Ok(()) };
+        let number = gop.number.wrapping_sub(first);
+        let next = self.live.gops.last_key_value().map_or(0, |(last, _)| last + 1);
+        if number != next || next.saturating_sub(self.next_gop) >= MAX_OPEN_GOPS {
+            let number = gop.number;
+            return Err(LiveError::Content(format!("GoP {number} is not the next of the source")));
+        }
+        self.live.gops.insert(number, gop);
+        while self.live.gops.first_key_value().is_some_and(|(old, _)| {
+            // A player says no more of what is so old.
+            old + MAX_OPEN_GOPS < self.next_gop
+        }) {
+            self.live.gops.pop_first();
+        }
+        self.begin(now);
+        self.handle_timeout(now)
+    }
+
+    /// A live source has had so many GoPs, and no more come.
+    pub fn handle_end(&mut self, gops: u32) {
+        match self.live.first {
+            Some(first) => {
+                self.live.total = Some(gops.saturating_sub(first));
+                self.conclude();
+            }
+            None => self.refuse("the source has ended"),
+        }
     }
 
     /// Takes the counters of a connection that sends its messages by several paths, and the bytes that
@@ -238,19 +300,46 @@ impl Server {
             self.next_gop += 1;
             let planned = self.plan(gop, now);
             planned.inspect_err(|error| self.refuse(&error.to_string()))?;
-            if self.next_gop == self.content.gops() {
-                let end = Message::End { gops: self.next_gop };
-                self.outgoing.push_back(Outgoing::Message(end.to_bytes()));
-            }
+            self.conclude();
         }
         Ok(())
     }
 
+    /// Says that no more GoPs come, once that is so.
+    fn conclude(&mut self) {
+        if self.total() == self.next_gop && self.has_begun() && !self.is_done {
+            let end = Message::End { gops: self.next_gop };
+            self.outgoing.push_back(Outgoing::Message(end.to_bytes()));
+            self.is_done = true;
+        }
+    }
+
+    /// Begins the stream, if the player has reported and there is something to begin with.
+    fn begin(&mut self, now: Instant) {
+        let has_gop = self.gop(0).is_some();
+        if let Some(player) = self.player.as_mut().filter(|player| player.is_ready && has_gop) {
+            player.epoch.get_or_insert(now);
+        }
+    }
+
+    /// A GoP of the stream, if it is there.
+    fn gop(&self, gop: u32) -> Option<GopView<'_>> {
+        let live = self.live.gops.get(&gop).map(|gop| GopView::from(&**gop));
+        live.or_else(|| self.content.gop(gop))
+    }
+
+    /// How many GoPs the stream has, or has at most.
+    fn total(&self) -> u32 {
+        self.content.gops().or(self.live.total).map_or(MOST_GOPS, |gops| gops.min(MOST_GOPS))
+    }
+
     /// When [`Self::handle_timeout`] is to be called; `None` before the player's first report, with
-    /// which the stream begins, and after the last GoP.
+    /// which the stream begins, after the last GoP, and while the next one of a live source is not there.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let epoch = self.player.as_ref()?.epoch?;
-        (self.next_gop < self.content.gops()).then(|| self.start_of(epoch, self.next_gop))
+        let goes_on = !self.is_done && self.next_gop < self.total();
+        let is_there = goes_on && self.gop(self.next_gop).is_some();
+        is_there.then(|| self.start_of(epoch, self.next_gop))
     }
 
     /// What is to be sent next.
@@ -270,7 +359,7 @@ impl Server {
 
     /// Whether all GoPs have been planned, or the player was refused.
     pub fn is_done(&self) -> bool {
-        self.next_gop == self.content.gops()
+        self.is_done
     }
 
     /// Whether the stream has begun, with the player's first report.
@@ -283,10 +372,15 @@ impl Server {
         self.player.as_ref().map_or_else(Reported::default, |player| player.reported)
     }
 
-    /// When the player has shown the last GoP at the earliest; `None` before its first report.
+    /// Which GoP of a live source is the stream's first, once it has begun.
+    pub fn begins_with(&self) -> Option<u32> {
+        self.live.first.filter(|_| self.has_begun())
+    }
+
+    /// When the player has shown the last GoP at the earliest; `None` before the stream has begun.
     pub fn shown_by(&self) -> Option<Instant> {
         let player = self.player.as_ref()?;
-        let end = self.start_of(player.epoch?, self.content.gops());
+        let end = self.start_of(player.epoch?, self.total());
         Some(end + player.buffer + player.stalled)
     }
 
@@ -297,7 +391,7 @@ impl Server {
 
     /// How long after it was announced the player is done with a GoP at the latest.
     pub fn most_behind(&self) -> Duration {
-        let gop = self.content.table().gop_duration();
+        let gop = self.content.gop_duration();
         self.player.as_ref().map_or(gop, |player| {
             let stalls = if player.rebuffer.is_zero() { Duration::ZERO } else { MOST_STALLED };
             player.buffer + stalls + gop
@@ -309,7 +403,7 @@ impl Server {
     }
 
     fn start_of(&self, epoch: Instant, gop: u32) -> Instant {
-        epoch + self.content.table().gop_duration() * gop
+        epoch + self.content.gop_duration() * gop
     }
 
     fn greet(&mut self, hello: Hello) -> Result<(), LiveError> {
@@ -323,25 +417,25 @@ impl Server {
         self.player = Some(Player {
             viewport: Viewport::new(fov),
             predictor: Predictor::new(PredictorSettings::default()),
+            is_ready: false,
             epoch: None,
             known: BTreeSet::new(),
             held: Held::new(content.grid().tiles()),
-            buffer: hello.buffer.unwrap_or_else(|| content.table().gop_duration()),
+            buffer: hello.buffer.unwrap_or_else(|| content.gop_duration()),
             rebuffer: hello.rebuffer,
             stalled: Duration::ZERO,
             reported: Reported::default(),
         });
-        let rungs = content.table().gops()[0].tiles()[0].rungs();
         let manifest = Manifest {
             frame: content.frame(),
             grid: content.grid(),
-            gop: content.table().gop_duration(),
+            gop: content.gop_duration(),
             gop_frames: content.gop_frames(),
-            gops: content.gops(),
+            gops: content.gops().unwrap_or(0),
             concealment: self.settings.concealment,
             scheme: self.settings.scheme.name.to_owned(),
-            qps: rungs.iter().map(|rung| rung.qp).collect(),
-            sound: content.sound().map(|sound| sound.format),
+            qps: content.qps().to_vec(),
+            sound: content.sound(),
         };
         let manifest = Message::Manifest(manifest).to_bytes();
         self.outgoing.push_back(Outgoing::Message(manifest));
@@ -358,13 +452,15 @@ impl Server {
             player.predictor.handle_pose(Pose { at: pose.at, orientation });
         }
         for (id, on_time) in &report.arrived {
+            let live = self.live.gops.get(&id.gop).map(|gop| GopView::from(&**gop));
+            let view = live.or_else(|| self.content.gop(id.gop));
             if id.is_sound() {
-                let bytes = check_sound(&self.content, *id, self.next_gop)?;
+                let bytes = check_sound(&self.content, view, *id, self.next_gop)?;
                 player.known.insert((id.tile, id.qp));
                 player.reported.add(bytes, *on_time);
                 continue;
             }
-            let rung = rung_of(&self.content, *id, self.next_gop)?;
+            let Some(rung) = rung_of(&self.content, view, *id, self.next_gop)? else { continue };
             player.known.insert((id.tile, id.qp));
             player.reported.add(rung.bytes, *on_time);
             // What was late is not shown later either.
@@ -379,12 +475,13 @@ impl Server {
             return Err(LiveError::Behind { by: player.stalled });
         }
         // The player has the manifest.
-        player.epoch.get_or_insert(now);
+        player.is_ready = true;
         if self.by_reports {
             let delivered = report.received;
             let all = PathReading { delivered, is_up: true, ..PathReading::default() };
             self.forecast.handle_reading(&[all], self.has_backlog(), now);
         }
+        self.begin(now);
         self.handle_timeout(now)
     }
 
@@ -397,39 +494,42 @@ impl Server {
         let shown = self.start_of(epoch, gop) + behind;
         let (left, deadline) = (shown.since(now), shown + player.rebuffer);
         // Of the GoP before nothing is of use any more, where it is shown by now.
-        let next = self.content.table().gop_duration();
+        let next = self.content.gop_duration();
         let waiting = if behind > next { self.waiting } else { ByteCount::ZERO };
-        let tiles = &self.content.table().gops()[self.content.packaged(gop) as usize];
+        let Some(view) = self.gop(gop) else { return Ok(()) };
         let wrong = |reason: String| LiveError::Plan { gop, reason };
         let time = PlanTime { left, next, waiting };
         let expected = self.forecast.expected_for(time, &self.settings.recency);
         let expected = expected.map_err(|error| wrong(error.to_string()))?;
         // Its time may be over before it began: the player is told of it, and that is all.
-        let sound = self.sound_order(player, gop, deadline).filter(|_| !left.is_zero());
-        let plan = if left.is_zero() {
-            Sending::nothing(tiles.tiles().len())
-        } else {
-            let cost = sound.map_or(ByteCount::ZERO, |order| self.sound_cost(&order));
+        let sound = sound_order(&view, player, gop, deadline).filter(|_| !left.is_zero());
+        let count = self.content.grid().tiles();
+        let plan = if let Some(tiles) = view.tiles.filter(|_| !left.is_zero()) {
+            let cost = sound.map_or(ByteCount::ZERO, |order| sound_cost(&view, &order));
             let rest = without(&expected, cost).map_err(|error| wrong(error.to_string()))?;
             let carried = self.forecast.carried(left.min(next), &self.settings.recency);
             let carried = carried.map_err(|error| wrong(error.to_string()))?.saturating_sub(cost);
             let time = left.min(next);
-            self.scheme_plan(player, gop, tiles, (&rest, carried), time).map_err(wrong)?
+            let paths = (&rest, carried, time);
+            self.scheme_plan(player, gop, (&view, tiles), paths).map_err(wrong)?
+        } else {
+            Sending::nothing(count)
         };
         let order = |piece: &Piece| {
             let id = TileId { gop, tile: piece.tile as u16, qp: piece.rung.qp };
             let with_init = !player.known.contains(&(id.tile, id.qp));
-            let (packaged, bytes) = (self.content.packaged(gop), piece.rung.bytes);
+            let (packaged, bytes) = (view.packaged, piece.rung.bytes);
             Outgoing::Tile(TileOrder { id, packaged, bytes, with_init, deadline })
         };
         let orders: Vec<Outgoing> = plan.plan.sent.iter().map(order).collect();
         let sound_bytes = sound.map_or(ByteCount::ZERO, |order| order.bytes);
-        let notice = self.notice(gop, &plan, expected.mean(), sound_bytes);
-        let least = tiles.tiles().iter().map(|tile| {
+        let notice = self.notice(gop, &view, &plan, (expected.mean(), sound_bytes));
+        let tiles = view.tiles.map_or(&[][..], GopTable::tiles).iter();
+        let least = tiles.map(|tile| {
             tile.rungs().iter().map(|rung| rung.bytes).min().unwrap_or(ByteCount::ZERO)
         });
         let dropped = plan.plan.dropped.len();
-        let sent = tiles.tiles().len() - dropped;
+        let sent = count - dropped;
         let late: f64 = plan.plan.sent[plan.base..].iter().map(|piece| piece.miss_chance).sum();
         self.planned.push_back(PlannedGop {
             gop,
@@ -448,30 +548,14 @@ impl Server {
         Ok(())
     }
 
-    /// The sound of a GoP, if the content has any.
-    fn sound_order(&self, player: &Player, gop: u32, deadline: Instant) -> Option<TileOrder> {
-        let packaged = self.content.packaged(gop);
-        let bytes = *self.content.sound()?.segments.get(packaged as usize)?;
-        let id = TileId::sound(gop);
-        let with_init = !player.known.contains(&(id.tile, id.qp));
-        Some(TileOrder { id, packaged, bytes, with_init, deadline })
-    }
-
-    /// What a segment of sound takes of the paths.
-    fn sound_cost(&self, order: &TileOrder) -> ByteCount {
-        let init = self.content.sound().filter(|_| order.with_init).map(|sound| sound.init);
-        order.bytes + BESIDE + init.unwrap_or(ByteCount::ZERO)
-    }
-
     /// What the scheme sends, with the lengths of the package's segments, of what the paths may bring that
     /// is new, and what they carry.
     fn scheme_plan(
         &self,
         player: &Player,
         gop: u32,
-        tiles: &GopTable,
-        (expected, carried): (&Throughput, ByteCount),
-        left: Duration,
+        (view, tiles): (&GopView<'_>, &GopTable),
+        (expected, carried, left): (&Throughput, ByteCount, Duration),
     ) -> Result<Sending, String> {
         let delivery: Box<dyn Delivery> = match self.forward {
             None => Box::new(InOrder),
@@ -481,7 +565,7 @@ impl Server {
             }
         };
         let concealed: Vec<f64> =
-            (0..tiles.tiles().len()).map(|tile| self.concealed(player, gop, tile)).collect();
+            (0..tiles.tiles().len()).map(|tile| self.concealed(player, gop, view, tile)).collect();
         let chances = Chances {
             visibility: &self.visibility(player, gop),
             concealed: &concealed,
@@ -492,7 +576,7 @@ impl Server {
         };
         let init = |tile: usize, qp| match player.known.contains(&(tile as u16, qp)) {
             true => ByteCount::ZERO,
-            false => self.content.init(),
+            false => view.init,
         };
         let ServerSettings { scheme, concealment, effort_units, .. } = self.settings;
         let planner = Planner { scheme, concealment, effort_units };
@@ -505,34 +589,31 @@ impl Server {
         let grid = content.grid();
         // Where nobody has watched before, all directions are alike.
         let anywhere = viewport.fov().solid_angle() / (4.0 * std::f64::consts::PI);
-        let prior = content.prior().map_or_else(
-            || vec![anywhere; grid.tiles()],
-            |prior| prior.seen(content.packaged(gop) as usize).to_vec(),
-        );
-        player.predictor.tiles(grid, viewport, content.table().gop_duration(), gop, &prior)
+        let prior = content.seen(gop).map_or_else(|| vec![anywhere; grid.tiles()], <[f64]>::to_vec);
+        player.predictor.tiles(grid, viewport, content.gop_duration(), gop, &prior)
     }
 
     /// What a tile loses if nothing of it is there, as far as the server knows what the player has.
-    fn concealed(&self, player: &Player, gop: u32, tile: usize) -> f64 {
-        let (grey, changes) = self.content.misses().of(self.content.packaged(gop) as usize, tile);
+    fn concealed(&self, player: &Player, gop: u32, view: &GopView<'_>, tile: usize) -> f64 {
+        let (grey, changes) = view.misses(tile);
         let concealment = self.settings.concealment;
         player.held.conceal(concealment, gop as usize, tile, Concealments { grey, changes }).1
     }
 
     #[cfg(test)]
     pub(super) fn concealed_of(&self, gop: u32, tile: usize) -> f64 {
-        self.concealed(self.player.as_ref().expect("it has greeted"), gop, tile)
+        let view = self.gop(gop).expect("it is there");
+        self.concealed(self.player.as_ref().expect("it has greeted"), gop, &view, tile)
     }
 
     /// What the player is told of a GoP.
     fn notice(
         &self,
         gop: u32,
+        view: &GopView<'_>,
         sending: &Sending,
-        expected: ByteCount,
-        sound: ByteCount,
+        (expected, sound): (ByteCount, ByteCount),
     ) -> GopNotice {
-        let packaged = self.content.packaged(gop) as usize;
         let told = |rung: Rung| RungNotice {
             qp: rung.qp,
             bytes: rung.bytes.as_u64() as u32,
@@ -540,7 +621,7 @@ impl Server {
         };
         let rungs = sending.rungs(self.content.grid().tiles());
         let tile = |(tile, [planned, base]): (usize, [Option<Rung>; 2])| {
-            let (grey, changes) = self.content.misses().of(packaged, tile);
+            let (grey, changes) = view.misses(tile);
             let changes = changes.iter().take(MAX_AGES).map(|change| *change as f32).collect();
             let (planned, base) = (planned.map(told), base.map(told));
             TileNotice { planned, base, grey: grey as f32, changes }
@@ -550,31 +631,61 @@ impl Server {
     }
 }
 
+/// The sound of a GoP, if it has any.
+fn sound_order(
+    view: &GopView<'_>,
+    player: &Player,
+    gop: u32,
+    deadline: Instant,
+) -> Option<TileOrder> {
+    let [_, bytes] = view.sound?;
+    let id = TileId::sound(gop);
+    let with_init = !player.known.contains(&(id.tile, id.qp));
+    Some(TileOrder { id, packaged: view.packaged, bytes, with_init, deadline })
+}
+
+/// What a segment of sound takes of the paths.
+fn sound_cost(view: &GopView<'_>, order: &TileOrder) -> ByteCount {
+    let init = view.sound.filter(|_| order.with_init).map(|[init, _]| init);
+    order.bytes + BESIDE + init.unwrap_or(ByteCount::ZERO)
+}
+
 /// The length of the sound that a player says to have, if it can.
-fn check_sound(content: &Content, id: TileId, begun: u32) -> Result<ByteCount, LiveError> {
-    let Some(sound) = content.sound() else {
+fn check_sound(
+    content: &Content,
+    view: Option<GopView<'_>>,
+    id: TileId,
+    begun: u32,
+) -> Result<ByteCount, LiveError> {
+    if content.sound().is_none() {
         let (number, count) = (id.tile.into(), content.grid().tiles() as u32);
         return Err(LiveError::Number { what: "tile", number, count });
-    };
+    }
     if id.gop >= begun {
         return Err(LiveError::Number { what: "GoP", number: id.gop, count: begun });
     }
-    let bytes = sound.segments.get(content.packaged(id.gop) as usize);
-    Ok(bytes.copied().unwrap_or(ByteCount::ZERO))
+    Ok(view.and_then(|view| view.sound).map_or(ByteCount::ZERO, |[_, bytes]| bytes))
 }
 
-/// The encoding that a player says to have.
-fn rung_of(content: &Content, id: TileId, begun: u32) -> Result<Rung, LiveError> {
+/// The encoding that a player says to have; `None` of a GoP that is known no more, or of which nothing was
+/// sent.
+fn rung_of(
+    content: &Content,
+    view: Option<GopView<'_>>,
+    id: TileId,
+    begun: u32,
+) -> Result<Option<Rung>, LiveError> {
     let wrong = |what, number, count| Err(LiveError::Number { what, number, count });
     if id.gop >= begun {
         return wrong("GoP", id.gop, begun);
     }
-    let tiles = content.table().gops()[content.packaged(id.gop) as usize].tiles();
-    let Some(tile) = tiles.get(usize::from(id.tile)) else {
-        return wrong("tile", id.tile.into(), tiles.len() as u32);
-    };
-    match tile.at_qp(id.qp) {
-        Some(rung) => Ok(*rung),
-        None => wrong("QP", id.qp.into(), tile.rungs().len() as u32),
+    let tiles = content.grid().tiles();
+    if usize::from(id.tile) >= tiles {
+        return wrong("tile", id.tile.into(), tiles as u32);
     }
+    if !content.qps().contains(&id.qp) {
+        return wrong("QP", id.qp.into(), content.qps().len() as u32);
+    }
+    let tile = view.and_then(|view| view.tiles?.tiles().get(usize::from(id.tile)));
+    Ok(tile.and_then(|tile| tile.at_qp(id.qp)).copied())
 }

@@ -2,6 +2,7 @@
 //! what a test says.
 
 mod pages;
+mod source;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -99,9 +100,13 @@ impl World {
     }
 
     fn with(gops: u32, concealment: Concealment, player: ClientSettings) -> Self {
+        Self::of(content(gops), concealment, player)
+    }
+
+    fn of(content: Arc<Content>, concealment: Concealment, player: ClientSettings) -> Self {
         Self {
             now: Instant::from_millis(1_000),
-            server: Server::new(content(gops), settings(concealment)),
+            server: Server::new(content, settings(concealment)),
             client: Client::new(player),
             in_flight: BTreeMap::new(),
             count: 0,
@@ -723,14 +728,16 @@ fn message() -> impl Strategy<Value = Message<'static>> {
             .prop_map(|(received, stalled, poses, arrived)| {
                 Message::Report(Report { received, stalled: MS * stalled, poses, arrived })
             }),
-        (1_u8..9, 1..=MAX_SAMPLE_RATE, any::<bool>()).prop_map(|(channels, rate_hz, is_silent)| {
-            let sound = (!is_silent).then_some(SoundFormat { rate_hz, channels });
+        (0_u8..9, 1..=MAX_SAMPLE_RATE, any::<bool>()).prop_map(|(channels, rate_hz, is_silent)| {
+            let has_sound = !is_silent && channels > 0;
+            let sound = has_sound.then_some(SoundFormat { rate_hz, channels });
             Message::Manifest(Manifest {
                 frame: FrameSize::new(256, 128).unwrap(),
                 grid: Grid::new(4, 2).unwrap(),
                 gop: GOP,
                 gop_frames: 15,
-                gops: 9,
+                // None are told of a live source.
+                gops: u32::from(channels),
                 concealment: Concealment::Grey,
                 scheme: "ows".to_owned(),
                 qps: vec![22, 32],

@@ -16,7 +16,7 @@ use crate::rd::{MAX_GOPS, MAX_RUNGS, MAX_TILES, MAX_WS_MSE};
 use crate::shown::Concealment;
 
 /// The version of the messages. A peer of another one is refused by name.
-pub const VERSION: u16 = 4;
+pub const VERSION: u16 = 5;
 /// The longest message to a player: a tile of 16 MiB.
 pub const MAX_TO_PLAYER: usize = 16 << 20;
 /// The longest message to a server.
@@ -89,7 +89,7 @@ pub struct Manifest {
     pub gop: Duration,
     /// Pictures in a GoP.
     pub gop_frames: u32,
-    /// How many GoPs come.
+    /// How many GoPs come; 0 if nobody knows, as of a live source: then the end says it.
     pub gops: u32,
     /// What the player is to show in place of late tiles.
     pub concealment: Concealment,

@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{Read as _, Seek as _, SeekFrom};
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -28,6 +28,8 @@ pub(crate) struct Workshop<'a> {
     pub(crate) source: &'a Source,
     pub(crate) plan: &'a Description,
     pub(crate) weights: &'a SphereWeights,
+    /// Whether it is measured where in the tiles their losses are.
+    pub(crate) with_parts: bool,
 }
 
 /// A GoP that is being worked on; its directory is gone when it is dropped.
@@ -247,7 +249,7 @@ impl Workshop<'_> {
                     .and_then(|original| {
                         let sum = self.weights.error_sum(rect.top, original, decoded)?;
                         let mixed = self.weights.mixed_error_sum(rect.top, original, decoded)?;
-                        if Cells::takes(index) {
+                        if self.with_parts && Cells::takes(index) {
                             cells.add(&mut parts, self.weights, rect.top, [original, decoded])?;
                         }
                         Ok([sum, mixed])
@@ -275,6 +277,25 @@ fn parts(tiles: usize, rungs: usize) -> impl Iterator<Item = Range<usize>> {
 }
 
 impl OpenGop {
+    /// A GoP whose pictures are written to it one by one; its number is not known yet.
+    pub(crate) fn begin(dir: PathBuf) -> Result<(Self, File), VrError> {
+        fs::create_dir_all(&dir).map_err(VrError::io("make", &dir))?;
+        let path = dir.join(RAW);
+        let file = File::create(&path).map_err(VrError::io("write", &path))?;
+        Ok((Self { gop: 0, dir, luma: Vec::new() }, file))
+    }
+
+    /// Writes a picture, of which the first `pixels` bytes are its luma.
+    pub(crate) fn write(
+        &mut self,
+        file: &mut File,
+        picture: &[u8],
+        pixels: usize,
+    ) -> Result<(), VrError> {
+        self.luma.extend_from_slice(&picture[..pixels]);
+        file.write_all(picture).map_err(VrError::io("write", &self.dir.join(RAW)))
+    }
+
     /// The luma of its pictures, one after the other.
     pub(crate) fn luma(&self) -> &[u8] {
         &self.luma

@@ -6,6 +6,7 @@
 //! hand its sample is put beside its record, and the table is made of all samples at the end. A
 //! sample that is not there (of a package begun before there were any) is decoded again.
 
+use std::collections::VecDeque;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -89,29 +90,66 @@ fn measure(
     plan: &Description,
     pictures: &mut dyn FnMut(u32) -> Result<Vec<u8>, VrError>,
 ) -> Result<MissTable, VrError> {
-    let lattice = Lattice::new(plan);
     let (mut grey, mut stale) = (Vec::new(), Vec::new());
-    // The last pictures of the GoPs before, the latest first.
-    let mut before: Vec<Vec<u8>> = Vec::new();
+    let mut following = Following::new(plan);
     for gop in 0..plan.gops {
-        let wanted = lattice.points.len() * (PICTURES + 1);
         let sample = match fs::read(sample_path(dir, gop)) {
-            Ok(sample) if sample.len() == wanted => sample,
-            _ => lattice.sample(plan, &pictures(gop)?),
+            Ok(sample) if sample.len() == following.lattice.sample_bytes() => sample,
+            _ => following.lattice.sample(plan, &pictures(gop)?),
         };
-        let (shown, last) = sample.split_at(lattice.points.len() * PICTURES);
-        let lost = lattice.errors(shown, |_| GREY);
-        let ages = before.iter().map(|old| lattice.errors(shown, |point| old[point]));
-        let mut ages: Vec<Vec<f64>> = ages.collect();
-        // Before the first GoP there is nothing to stand still.
-        ages.resize(AGES, lost.clone());
-        let of_tile = |tile: usize| ages.iter().map(|age| age[tile]).collect::<Vec<f64>>();
-        stale.push((0..lost.len()).map(of_tile).collect());
+        let (lost, changed) = following.next_sample(&sample).into_iter().unzip();
         grey.push(lost);
-        before.insert(0, last.to_vec());
-        before.truncate(AGES);
+        stale.push(changed);
     }
     MissTable::new(grey, stale).map_err(|why| VrError::damaged(dir, why.to_string()))
+}
+
+/// GoPs that follow each other: what concealments lose in each, from the last pictures of those before.
+pub(crate) struct Following {
+    lattice: Lattice,
+    /// The last pictures of the GoPs before, the latest first; `None` of those that never were.
+    before: VecDeque<Option<Vec<u8>>>,
+}
+
+impl Following {
+    /// None was before.
+    pub(crate) fn new(plan: &Description) -> Self {
+        Self { lattice: Lattice::new(plan), before: VecDeque::new() }
+    }
+
+    /// So many GoPs are left out.
+    pub(crate) fn skip(&mut self, gops: u32) {
+        for _ in 0..gops.min(AGES as u32) {
+            self.note(None);
+        }
+    }
+
+    /// What each tile of the next GoP loses in grey, and standing still since each of the GoPs before.
+    pub(crate) fn next(&mut self, plan: &Description, luma: &[u8]) -> Vec<(f64, Vec<f64>)> {
+        self.next_sample(&self.lattice.sample(plan, luma))
+    }
+
+    fn next_sample(&mut self, sample: &[u8]) -> Vec<(f64, Vec<f64>)> {
+        let lattice = &self.lattice;
+        let (shown, last) = sample.split_at(lattice.points.len() * PICTURES);
+        let lost = lattice.errors(shown, |_| GREY);
+        let age = |old: &Option<Vec<u8>>| match old {
+            Some(old) => lattice.errors(shown, |point| old[point]),
+            None => lost.clone(),
+        };
+        let mut ages: Vec<Vec<f64>> = self.before.iter().map(age).collect();
+        // Before the first GoP there is nothing to stand still.
+        ages.resize(AGES, lost.clone());
+        let of_tile = |tile: usize| (lost[tile], ages.iter().map(|age| age[tile]).collect());
+        let misses = (0..lost.len()).map(of_tile).collect();
+        self.note(Some(last.to_vec()));
+        misses
+    }
+
+    fn note(&mut self, last: Option<Vec<u8>>) {
+        self.before.push_front(last);
+        self.before.truncate(AGES);
+    }
 }
 
 /// The pixels of a picture that are taken.
@@ -143,12 +181,17 @@ impl Lattice {
         Self { points, scale: scale.collect() }
     }
 
+    /// The length of a sample.
+    fn sample_bytes(&self) -> usize {
+        self.points.len() * (PICTURES + 1)
+    }
+
     /// The points of some pictures of a GoP, evenly apart, and of the last one.
     fn sample(&self, plan: &Description, luma: &[u8]) -> Vec<u8> {
         let pixels = plan.width as usize * plan.height as usize;
         let frames = plan.gop_frames as usize;
         let middles = (0..PICTURES).map(|index| (2 * index + 1) * frames / (2 * PICTURES));
-        let mut sample = Vec::with_capacity(self.points.len() * (PICTURES + 1));
+        let mut sample = Vec::with_capacity(self.sample_bytes());
         for picture in middles.chain([frames - 1]) {
             let picture = &luma[picture * pixels..][..pixels];
             sample.extend(self.points.iter().map(|(at, ..)| picture[*at]));

@@ -48,16 +48,19 @@ use crate::error::VrError;
 use crate::ffmpeg::{Ffmpeg, Stop};
 use crate::mp4;
 use crate::source::Source;
-use encode::{EncodedRung, OpenGop, Workshop};
 use parts::Cells;
 use plan::write_whole;
-use record::{Record, RungRecord};
 use sound::SoundRecord;
 
+pub(crate) use encode::{EncodedRung, OpenGop, Workshop};
 pub(crate) use luma::luma;
-pub(crate) use miss::GREY;
 pub use miss::MISSES;
+pub(crate) use miss::{Following, GREY};
 pub use plan::{Description, MAX_QP, PRESETS, PackageOptions};
+pub(crate) use record::{Record, RungRecord};
+pub(crate) use sound::{
+    FRAME_SAMPLES, Frames, encoder_args, gop_of, init as sound_init, segment as sound_segment,
+};
 pub(crate) use tiles::{TileReader, TileSource};
 pub use track::SoundTrack;
 
@@ -102,7 +105,13 @@ pub fn package(
     let weights = SphereWeights::new(plan.frame());
     let workdir = OpenGop::workdir(&dir);
     if !plan.mbps.is_empty() {
-        let shop = Workshop { ffmpeg: &ffmpeg, source: &source, plan: &plan, weights: &weights };
+        let shop = Workshop {
+            ffmpeg: &ffmpeg,
+            source: &source,
+            plan: &plan,
+            weights: &weights,
+            with_parts: true,
+        };
         plan.qps = ladder::choose(&shop, &dir, &workdir)?;
     }
     begin(&dir, &mut plan)?;
@@ -110,7 +119,13 @@ pub fn package(
     let before = plan.gops - missing.len() as u32;
     let mut packaged = Packaged { done: before, before, total: plan.gops };
     progress(packaged);
-    let shop = Workshop { ffmpeg: &ffmpeg, source: &source, plan: &plan, weights: &weights };
+    let shop = Workshop {
+        ffmpeg: &ffmpeg,
+        source: &source,
+        plan: &plan,
+        weights: &weights,
+        with_parts: true,
+    };
     let sampled = miss::read(&dir, &plan).is_err();
     let encoded = queue::encode_all(&shop, missing, jobs.max(1), &workdir, &mut |open, rungs| {
         if sampled {
@@ -195,8 +210,25 @@ fn finish_gop(
     dir: &Path,
     plan: &Description,
     open: &OpenGop,
-    mut rungs: Vec<EncodedRung>,
+    rungs: Vec<EncodedRung>,
 ) -> Result<(), VrError> {
+    let tiles = put_rungs(dir, plan, open.gop, rungs)?;
+    // One sync for some hundred files.
+    let handle = File::open(dir).map_err(VrError::io("open", dir))?;
+    syncfs(&handle).map_err(|error| VrError::io("write", dir)(error.into()))?;
+    let cells = Cells::new(plan);
+    let grey = cells.grey(plan, &SphereWeights::new(plan.frame()), open.luma());
+    let grey = grey.map_err(|why| VrError::Invalid(why.to_string()))?;
+    Record { gop: open.gop, tiles, side: Some(cells.side), grey }.write(dir)
+}
+
+/// Puts the segments of a GoP in their places. Returns what its record says of each tile.
+pub(crate) fn put_rungs(
+    dir: &Path,
+    plan: &Description,
+    gop: u32,
+    mut rungs: Vec<EncodedRung>,
+) -> Result<Vec<Vec<RungRecord>>, VrError> {
     rungs.sort_by_key(|rung| rung.qp);
     let mut tiles = vec![Vec::with_capacity(rungs.len()); plan.grid().tiles()];
     for rung in &rungs {
@@ -204,7 +236,7 @@ fn finish_gop(
             let rung_dir = dir.join(Description::rung_dir(tile, rung.qp));
             fs::create_dir_all(&rung_dir).map_err(VrError::io("make", &rung_dir))?;
             write_init(&dir.join(Description::init(tile, rung.qp)), &encoded.segments.init)?;
-            let path = dir.join(Description::segment(tile, rung.qp, open.gop));
+            let path = dir.join(Description::segment(tile, rung.qp, gop));
             fs::write(&path, &encoded.segments.media).map_err(VrError::io("write", &path))?;
             tiles[tile].push(RungRecord {
                 qp: rung.qp,
@@ -217,13 +249,7 @@ fn finish_gop(
             });
         }
     }
-    // One sync for some hundred files.
-    let handle = File::open(dir).map_err(VrError::io("open", dir))?;
-    syncfs(&handle).map_err(|error| VrError::io("write", dir)(error.into()))?;
-    let cells = Cells::new(plan);
-    let grey = cells.grey(plan, &SphereWeights::new(plan.frame()), open.luma());
-    let grey = grey.map_err(|why| VrError::Invalid(why.to_string()))?;
-    Record { gop: open.gop, tiles, side: Some(cells.side), grey }.write(dir)
+    Ok(tiles)
 }
 
 /// All GoPs of a rung share what its decoder is set up from.

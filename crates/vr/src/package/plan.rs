@@ -116,6 +116,27 @@ impl Description {
         options: &PackageOptions,
         ffmpeg: &str,
     ) -> Result<Self, VrError> {
+        let plan = Self::live(source, options, ffmpeg)?;
+        options.check_losses(source).map_err(|why| VrError::source(&source.path, why))?;
+        let gops = source.frames / u64::from(plan.gop_frames);
+        if gops == 0 {
+            let (frames, gop_frames) = (source.frames, plan.gop_frames);
+            return Err(VrError::source(
+                &source.path,
+                format!("has {frames} pictures, less than one GoP of {gop_frames} (--gop SECONDS)"),
+            ));
+        }
+        let (source_bytes, source_digest) = source.fingerprint()?;
+        let gops = u32::try_from(gops).unwrap_or(u32::MAX);
+        Ok(Self { source_bytes, source_digest, gops, ..plan })
+    }
+
+    /// What becomes of a source of which nobody knows how long it is.
+    pub(crate) fn live(
+        source: &Source,
+        options: &PackageOptions,
+        ffmpeg: &str,
+    ) -> Result<Self, VrError> {
         let size = match options.size {
             Some(size) => size,
             None => FrameSize::new(source.width, source.height).map_err(|why| {
@@ -123,9 +144,7 @@ impl Description {
             })?,
         };
         options.check(size)?;
-        options.check_losses(source).map_err(|why| VrError::source(&source.path, why))?;
         let gop_frames = source.rate.frames_in(options.gop_s);
-        let gops = source.frames / u64::from(gop_frames);
         let luma = u64::from(gop_frames) * u64::from(size.width()) * u64::from(size.height());
         if luma > MAX_GOP_BYTES {
             return Err(VrError::Invalid(format!(
@@ -133,20 +152,12 @@ impl Description {
                  take a shorter --gop or a smaller --size"
             )));
         }
-        if gops == 0 {
-            let frames = source.frames;
-            return Err(VrError::source(
-                &source.path,
-                format!("has {frames} pictures, less than one GoP of {gop_frames} (--gop SECONDS)"),
-            ));
-        }
-        let (source_bytes, source_digest) = source.fingerprint()?;
         let name = source.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         Ok(Self {
             format: FORMAT.to_owned(),
             source: name,
-            source_bytes,
-            source_digest,
+            source_bytes: 0,
+            source_digest: String::new(),
             width: size.width(),
             height: size.height(),
             columns: options.grid.columns(),
@@ -155,7 +166,7 @@ impl Description {
             fps_numerator: source.rate.numerator(),
             fps_denominator: source.rate.denominator(),
             gop_frames,
-            gops: u32::try_from(gops).unwrap_or(u32::MAX),
+            gops: 0,
             preset: options.preset.clone(),
             ffmpeg: ffmpeg.to_owned(),
             mbps: options.mbps.clone(),

@@ -165,26 +165,33 @@ fn encode_args(source: &Source, plan: &Description, track: SoundTrack) -> Vec<Os
     );
     let mut args: Vec<OsString> = vec!["-i".into(), as_file(&source.path)];
     args.extend(["-map", "0:a:0", "-vn", "-af", &filter].map(OsString::from));
-    args.extend(["-ac", &track.channels.to_string()].map(OsString::from));
-    let rate = CHANNEL_BPS * u32::from(track.channels);
-    args.extend(["-c:a", "aac", "-b:a", &rate.to_string()].map(OsString::from));
-    let flags = "+frag_every_frame+empty_moov+default_base_moof+skip_trailer";
-    args.extend(["-map_metadata", "-1", "-movflags", flags].map(OsString::from));
-    args.extend(["-flags:a", "+bitexact", "-fflags", "+bitexact"].map(OsString::from));
-    args.extend(["-f", "mp4", ENCODED].map(OsString::from));
+    args.extend(encoder_args(track));
+    args.push(ENCODED.into());
     args
 }
 
+/// How sound is encoded: each frame in a fragment of its own.
+pub(crate) fn encoder_args(track: SoundTrack) -> Vec<OsString> {
+    let rate = (CHANNEL_BPS * u32::from(track.channels)).to_string();
+    let channels = track.channels.to_string();
+    let mut args = vec!["-ac", &channels, "-c:a", "aac", "-b:a", &rate, "-map_metadata", "-1"];
+    let flags = "+frag_every_frame+empty_moov+default_base_moof+skip_trailer";
+    args.extend(["-movflags", flags, "-flags:a", "+bitexact", "-fflags", "+bitexact"]);
+    args.extend(["-flush_packets", "1", "-f", "mp4"]);
+    args.into_iter().map(OsString::from).collect()
+}
+
 /// The frames of a file of ffmpeg's, which has each in a fragment of its own.
-struct Frames<R> {
+pub(crate) struct Frames<R> {
     file: R,
-    init: Vec<u8>,
+    /// What a decoder is set up from.
+    pub(crate) init: Vec<u8>,
     /// A box that was read and is not of the beginning.
     next: Option<Typed>,
 }
 
 impl<R: Read> Frames<R> {
-    fn open(mut file: R) -> Result<Self, String> {
+    pub(crate) fn open(mut file: R) -> Result<Self, String> {
         let mut init = Vec::new();
         loop {
             match read_box(&mut file)? {
@@ -195,7 +202,7 @@ impl<R: Read> Frames<R> {
     }
 
     /// The next frame; `None` after the last.
-    fn next(&mut self) -> Result<Option<Vec<u8>>, String> {
+    pub(crate) fn next(&mut self) -> Result<Option<Vec<u8>>, String> {
         loop {
             let found = match self.next.take() {
                 Some(found) => Some(found),
@@ -277,7 +284,7 @@ fn write(
 }
 
 /// The GoP within which a frame begins.
-fn gop_of(frame: u64, plan: &Description, track: SoundTrack) -> u64 {
+pub(crate) fn gop_of(frame: u64, plan: &Description, track: SoundTrack) -> u64 {
     let rate = plan.rate();
     let samples = u128::from(frame) * u128::from(FRAME_SAMPLES) * u128::from(rate.numerator());
     let gop = u128::from(plan.gop_frames) * u128::from(rate.denominator());

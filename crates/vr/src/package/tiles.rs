@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{ErrorKind, Read as _};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::ChildStdout;
 
@@ -85,10 +85,8 @@ impl TileReader {
 
     /// The next picture of a tile.
     pub(crate) fn next(&mut self) -> Result<Plane<'_>, VrError> {
-        match self.stdout.read_exact(&mut self.tile) {
-            Ok(()) => {}
-            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Err(self.short()),
-            Err(error) => return Err(VrError::io("read from", Path::new("ffmpeg"))(error)),
+        if !self.running.fill(&mut self.stdout, &mut self.tile)? {
+            return Err(self.short());
         }
         self.left = self.left.saturating_sub(1);
         Plane::new(&self.tile, self.width, self.height, self.width as usize).map_err(|why| {

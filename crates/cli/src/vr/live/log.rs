@@ -250,7 +250,8 @@ impl Summary {
             "transport": transport,
             "scheme": scheme,
             "concealment": concealment,
-            "gops": self.gops[0],
+            // Of a live source it is known at its end.
+            "gops": Some(self.gops[0]).filter(|gops| *gops > 0),
             "gops_shown": self.gops[1],
             "arrived": self.arrived,
             "late": self.late,

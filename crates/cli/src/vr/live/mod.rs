@@ -1,9 +1,10 @@
-//! `weftline vr serve` and `weftline vr play`: a package as a live stream. The state machines are
+//! `weftline vr serve` and `weftline vr play`: a package, or a live source, as a live stream. The state machines are
 //! `weftline_video::live`; here are the clock, the connections and the files.
 
 mod heads;
 mod link;
 mod log;
+mod origin;
 mod p1203;
 mod places;
 pub(super) mod play;
@@ -11,6 +12,7 @@ mod player;
 mod save;
 pub(super) mod serve;
 mod session;
+mod source;
 #[cfg_attr(not(feature = "web"), path = "web_off.rs")]
 mod web;
 

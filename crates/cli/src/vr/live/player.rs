@@ -31,6 +31,8 @@ pub(super) struct Playing {
     pub(super) web: Option<Web>,
 }
 
+/// How long a head is made to move where nobody knows how long the stream is; then it keeps still.
+const UNKNOWN_LENGTH: Duration = Duration::from_secs(3_600);
 /// So many looks at the paths' counters are one sample for browsers.
 const SAMPLE: u32 = 10;
 
@@ -136,7 +138,10 @@ impl Player<'_> {
     /// When the server has been silent for too long.
     fn silence(&self, closed: bool) -> Option<Instant> {
         let gop = self.client.manifest().map_or(Duration::ZERO, |manifest| manifest.gop);
-        let waits = !closed && !self.client.has_end();
+        // Before the first GoP of a live source there is nothing to be said.
+        let has_begun = self.client.position(self.clock.now()).is_some();
+        let is_live = self.client.manifest().is_some_and(|manifest| manifest.gops == 0);
+        let waits = !closed && !self.client.has_end() && (has_begun || !is_live);
         waits.then(|| self.heard + self.playing.patience + gop * 2)
     }
 
@@ -201,23 +206,29 @@ impl Player<'_> {
             Err(error) => return Err(self.lost(&error.to_string())),
         }
         self.follow();
+        self.count_gops();
         if !had_manifest && let Some(manifest) = self.client.manifest() {
-            let length = manifest.gop * manifest.gops;
-            self.summary.gops[0] = manifest.gops;
+            // Nobody knows how long a live source is.
+            let length = match manifest.gops {
+                0 => UNKNOWN_LENGTH,
+                gops => manifest.gop * gops,
+            };
             self.summary.inputs.begin(manifest);
             self.summary.about[1].clone_from(&manifest.scheme);
             self.summary.about[2] = manifest.concealment.name().to_owned();
             tracing::info!(
-                "{} in {} tiles, {} GoPs of {:?}, {}, {}",
+                "{} in {} tiles, {}GoPs of {:?}, {}, {}",
                 manifest.frame,
                 manifest.grid,
-                manifest.gops,
+                Some(manifest.gops)
+                    .filter(|gops| *gops > 0)
+                    .map_or("live ".into(), |gops| format!("{gops} ")),
                 manifest.gop,
                 manifest.scheme,
                 manifest.concealment.name()
             );
             let trace = (self.playing.head)(length)?;
-            if trace.end() + Duration::from_secs(1) < length {
+            if manifest.gops > 0 && trace.end() + Duration::from_secs(1) < length {
                 let (end, length) = (trace.end().as_secs_f64(), length.as_secs_f64());
                 tracing::warn!(
                     "the head's motion ends after {end} s of {length} s; it keeps still then"
@@ -281,13 +292,22 @@ impl Player<'_> {
     /// How it ended, with how far it came.
     fn lost(&self, why: &str) -> String {
         match self.summary.gops {
-            [0, _] => format!("the stream did not begin: {why}"),
+            [0, 0] => format!("the stream did not begin: {why}"),
+            [0, shown] => {
+                format!("the stream broke off after {shown} GoPs of a live source: {why}")
+            }
             [gops, shown] => format!("the stream broke off after {shown} of {gops} GoPs: {why}"),
         }
     }
 
+    /// Notes how many GoPs there are, as far as that is known.
+    fn count_gops(&mut self) {
+        self.summary.gops[0] = self.client.manifest().map_or(0, |manifest| manifest.gops);
+    }
+
     fn log(&mut self, report: &GopReport) -> Result<(), String> {
         self.summary.add(report);
+        self.count_gops();
         self.summary.first_shown = self.client.first_shown();
         if let Some(web) = &mut self.playing.web {
             web.report(report, self.client.orientation());

@@ -1,4 +1,4 @@
-//! `weftline vr serve`: a package as a live stream, to any number of players.
+//! `weftline vr serve`: a package, or a live source, as a live stream, to any number of players.
 
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZero;
@@ -21,8 +21,10 @@ use weftline_vr::package::Package;
 
 use super::heads;
 use super::link::{Link, Transport, listen_kernel};
+use super::origin::Origin;
 use super::places::{Places, WAITING};
 use super::session::{Served, Tally, serve};
+use super::source::SourceArgs;
 use crate::congestion;
 use crate::daemon::{end, runtime, warn_plaintext};
 use crate::failure::Failure;
@@ -40,7 +42,10 @@ const MISSES: &str = "miss.csv";
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
     /// A package of `weftline vr package`
-    package: PathBuf,
+    #[arg(required_unless_present = "source", conflicts_with = "source")]
+    package: Option<PathBuf>,
+    #[command(flatten)]
+    source: SourceArgs,
     /// An address to listen on, such as 0.0.0.0:7000 (port 0: one of the system's choice); more with
     /// commas between them, or by giving the option again
     #[arg(long, value_name = "ADDR", value_delimiter = ',', required = true)]
@@ -53,17 +58,17 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "NAME", default_value = "last-received")]
     concealment: String,
     /// Files with head motion of viewers who watched before: how likely each tile is seen
-    #[arg(long, value_name = "FILE", value_delimiter = ',')]
+    #[arg(long, value_name = "FILE", value_delimiter = ',', conflicts_with = "source")]
     heads: Vec<PathBuf>,
     /// Their format: csv, avtrack360, corbillon2017, nasrabadi2019
     #[arg(long, value_name = "NAME", default_value = "csv", hide_short_help = true)]
     heads_format: HeadFormat,
     /// The same from so many synthetic viewers
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "source")]
     viewers: u32,
     /// How many GoPs a stream has; after the package's last comes its first again [default: the
     /// package's]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", conflicts_with = "source")]
     gops: Option<u32>,
     /// What all paths together are taken to carry before anything is known
     #[arg(long, value_name = "RATE", default_value = "10Mbps", hide_short_help = true)]
@@ -132,13 +137,26 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     secrets::raise_file_limit();
     args.check_transport()?;
     let place = args.dashboard()?;
-    let served = Arc::new(args.served()?);
+    let settings = args.settings()?;
+    let (served, source) = match (&args.package, args.source.open()?) {
+        (_, Some(source)) => (source.served(settings)?, Some(source)),
+        (Some(package), None) => (args.served(package, settings)?, None),
+        (None, None) => return Err(Failure::wrong_use("give a package, or --source")),
+    };
+    let served = Arc::new(served);
     congestion::couple();
     let runtime = runtime()?;
     let result = runtime.block_on(async {
         let stop = Arc::new(Stop::on_signals()?);
         let (mut doors, greeting) = Doors::open(args)?;
         let mut said = greeting;
+        let live = match source {
+            Some(source) => {
+                said += &source.greeting();
+                Some(source.start()?)
+            }
+            None => None,
+        };
         let mut _dashboard = None;
         if let Some(place) = &place {
             let (began, listening) = (Instant::now(), listening(&said));
@@ -152,7 +170,15 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         }
         output::print(&said)?;
         let (most, all) = (args.max_players.get(), args.players.map(NonZero::get));
-        serve_all(&mut doors, &served, &stop, &Places::new(most, all)).await;
+        let places = Places::new(most, all);
+        match live {
+            None => serve_all(&mut doors, &served, &stop, &places, std::future::pending()).await,
+            Some(live) => {
+                serve_all(&mut doors, &served, &stop, &places, live.ended()).await;
+                // The signal that ends this program may have ended ffmpeg, too.
+                live.finish().or_else(|error| if stop.has_come() { Ok(()) } else { Err(error) })?;
+            }
+        }
         tracing::info!("stopped");
         Ok(())
     });
@@ -197,13 +223,8 @@ impl ServeArgs {
         )))
     }
 
-    /// What is served, checked to be whole.
-    fn served(&self) -> Result<Served, Failure> {
-        let package = Package::open(&self.package)?;
-        let rung = package.table().gops()[0].tiles()[0].rungs()[0];
-        // What a player gets must be what was packaged, and only digests say so.
-        package.digests(0, rung.qp, 0)?;
-        let description = package.description();
+    /// How streams are planned.
+    fn settings(&self) -> Result<ServerSettings, Failure> {
         let scheme = Entry::find(&self.scheme).map_err(Failure::wrong_use)?;
         if scheme.name == "oracle" {
             let message = "--scheme: oracle knows the future, which a live stream does not have";
@@ -216,6 +237,22 @@ impl ServeArgs {
                 self.concealment
             ))
         })?;
+        Ok(ServerSettings {
+            scheme,
+            concealment,
+            start: self.start_rate,
+            recency: Recency::default(),
+            effort_units: Effort::DEFAULT_UNITS,
+        })
+    }
+
+    /// What is served of a package, checked to be whole.
+    fn served(&self, package: &Path, settings: ServerSettings) -> Result<Served, Failure> {
+        let package = Package::open(package)?;
+        let rung = package.table().gops()[0].tiles()[0].rungs()[0];
+        // What a player gets must be what was packaged, and only digests say so.
+        package.digests(0, rung.qp, 0)?;
+        let description = package.description();
         let gops = self.gops.unwrap_or(description.gops());
         let (grid, gop) = (description.grid(), description.gop_duration());
         let prior =
@@ -228,7 +265,7 @@ impl ServeArgs {
             prior,
             Some(gops),
         );
-        let wrong = |error| Failure::wrong_use(format!("{}: {error}", self.package.display()));
+        let wrong = |error| Failure::wrong_use(format!("{}: {error}", package.dir().display()));
         let mut content = content.map_err(wrong)?.with_init(package.init_bytes());
         if let Some(sound) = package.live_sound() {
             content = content.with_sound(sound).map_err(wrong)?;
@@ -236,17 +273,11 @@ impl ServeArgs {
         if !content.misses_measured() {
             tracing::warn!(
                 "{} has no {MISSES}: what concealments lose is taken as usual; package it anew",
-                self.package.display()
+                package.dir().display()
             );
         }
-        let settings = ServerSettings {
-            scheme,
-            concealment,
-            start: self.start_rate,
-            recency: Recency::default(),
-            effort_units: Effort::DEFAULT_UNITS,
-        };
-        Ok(Served { content: Arc::new(content), package, settings })
+        let (content, origin) = (Arc::new(content), Origin::Package(Box::new(package)));
+        Ok(Served { content, origin, settings })
     }
 }
 
@@ -366,18 +397,22 @@ async fn accept(listener: TcpListener, to: mpsc::Sender<(tokio::net::TcpStream, 
     }
 }
 
-/// Serves whoever comes until all that were to come have been, or a signal comes.
+/// Serves whoever comes until all that were to come have been, there is nothing more to serve, or a signal
+/// comes.
 async fn serve_all(
     doors: &mut Doors,
     served: &Arc<Served>,
     stop: &Arc<Stop>,
     places: &Arc<Places>,
+    over: impl Future<Output = ()>,
 ) {
+    let mut over = std::pin::pin!(over);
     let mut players = JoinSet::new();
     loop {
         let (link, source, who) = tokio::select! {
             next = doors.next() => next,
             () = places.all_taken() => break,
+            () = &mut over => break,
             () = stop.nth(1) => break,
         };
         let ticket = places.ticket();

@@ -14,9 +14,9 @@ use weftline_video::live::wire::{Message, Tile};
 use weftline_video::live::{
     Content, Outgoing, PlannedGop, Reported, Server, ServerSettings, TileOrder, Traffic,
 };
-use weftline_vr::package::Package;
 
 use super::link::{Link, Received, Sender};
+use super::origin::{Follower, News, Origin, Place};
 use super::places::Ticket;
 use super::{Clock, path_event, ticks};
 
@@ -34,7 +34,7 @@ const LOST: u64 = 16;
 /// What is served, and how.
 #[derive(Debug)]
 pub(super) struct Served {
-    pub(super) package: Package,
+    pub(super) origin: Origin,
     pub(super) content: Arc<Content>,
     pub(super) settings: ServerSettings,
 }
@@ -86,9 +86,13 @@ pub(super) async fn serve(
     let clock = Clock::start();
     let tally = Tally::default();
     let (heard, dark) = (clock.now(), None);
+    let follower = match &served.origin {
+        Origin::Package(_) => None,
+        Origin::Live(feed) => Some(feed.follow()),
+    };
     let session =
         Session { served, server, queue, head, control, clock, who, ticket, tally, heard, dark };
-    session.run(link, stop).await
+    session.run(link, follower, stop).await
 }
 
 struct Session<'a> {
@@ -118,7 +122,12 @@ enum Next {
 }
 
 impl Session<'_> {
-    async fn run(mut self, link: Link, stop: impl Future<Output = ()>) -> Result<Tally, String> {
+    async fn run(
+        mut self,
+        link: Link,
+        mut follower: Option<Follower>,
+        stop: impl Future<Output = ()>,
+    ) -> Result<Tally, String> {
         let Link { mut sender, mut receiver, control } = link;
         let mut events = control.as_ref().map(Control::events);
         let mut ticks = ticks();
@@ -137,7 +146,7 @@ impl Session<'_> {
                 break ending.unwrap_or(Ok(()));
             }
             let next = tokio::select! {
-                sent = push(&mut sender, &self.queue, &mut self.head, &self.served.package,
+                sent = push(&mut sender, &self.queue, &mut self.head, &self.served.origin,
                             self.clock), if !self.queue.is_empty() => self.sent(sent),
                 received = receiver.recv(), if !closed => match received {
                     Ok(Some(Received::Message(message))) => self.received(&message, &mut limit),
@@ -148,6 +157,7 @@ impl Session<'_> {
                     Err(error) => Next::Over(error.to_string()),
                 },
                 () = self.clock.until(self.server.poll_timeout()) => self.timeout(&sender),
+                news = news(&mut follower) => self.news(news, &sender),
                 _ = ticks.tick() => { self.read_counters(&sender); self.look_after() }
                 event = path_event(&mut events) => {
                     tracing::info!("{}: {event}", self.who);
@@ -211,7 +221,7 @@ impl Session<'_> {
     /// Gives up a player that is known to have gone: its place is for others.
     fn look_after(&mut self) -> Next {
         let now = self.clock.now();
-        let patience = SILENCE + self.served.content.table().gop_duration() * 2;
+        let patience = SILENCE + self.served.content.gop_duration() * 2;
         if self.server.has_begun() && !self.is_shown() && now.since(self.heard) > patience {
             return Next::Gone(format!("nothing came from it for {patience:?}"));
         }
@@ -237,6 +247,9 @@ impl Session<'_> {
         }
         while let Some(planned) = self.server.poll_event() {
             self.tally.gops += 1;
+            if let Some(first) = self.server.begins_with().filter(|_| self.tally.gops == 1) {
+                tracing::info!("{}: begins with GoP {first} of the source", self.who);
+            }
             tell(self.who, &planned);
         }
         let now = self.clock.now();
@@ -291,14 +304,43 @@ impl Session<'_> {
                     return Next::Over(error);
                 }
                 // From its first report on, the stream's own length is the limit.
+                // What comes of a live source, and when, nobody knows.
                 let gops = self.served.content.gops();
-                let length = self.served.content.table().gop_duration() * gops;
-                if self.server.poll_timeout().is_some() && self.tally.gops == 0 {
-                    *limit = Some(now + length + self.server.most_behind() + GREETING);
+                let length = gops.map(|gops| self.served.content.gop_duration() * gops);
+                if self.server.has_begun() && self.tally.gops == 0 {
+                    let most = self.server.most_behind() + GREETING;
+                    *limit = length.map(|length| now + length + most);
+                } else if length.is_none() && self.server.has_player() {
+                    *limit = None;
                 }
                 Next::On
             }
             Err(error) => Next::Over(error.to_string()),
+        }
+    }
+
+    /// Takes what is new of a live source.
+    fn news(&mut self, news: Result<News, String>, sender: &Sender) -> Next {
+        let News { gops, end } = match news {
+            Ok(news) => news,
+            Err(error) => return Next::Over(error),
+        };
+        self.read_counters(sender);
+        let now = self.clock.now();
+        for sent in gops {
+            if let Err(error) = aside(|| self.server.handle_gop(Arc::clone(&sent.gop), now)) {
+                return Next::Over(error.to_string());
+            }
+        }
+        match end {
+            Some(_) if self.server.begins_with().is_none() => {
+                Next::Over("the source has ended before the stream began".to_owned())
+            }
+            Some(gops) => {
+                self.server.handle_end(gops);
+                Next::On
+            }
+            None => Next::On,
         }
     }
 
@@ -327,8 +369,8 @@ impl Session<'_> {
     /// Sends what is still queued: a refusal.
     async fn last_words(&mut self, sender: &mut Sender) {
         while !self.queue.is_empty() {
-            let package = &self.served.package;
-            let sent = push(sender, &self.queue, &mut self.head, package, self.clock).await;
+            let origin = &self.served.origin;
+            let sent = push(sender, &self.queue, &mut self.head, origin, self.clock).await;
             if sent.is_err() {
                 return;
             }
@@ -342,20 +384,31 @@ impl Session<'_> {
     }
 }
 
+/// What is new of a live source; never, of a package. Cancel safe.
+async fn news(follower: &mut Option<Follower>) -> Result<News, String> {
+    match follower {
+        Some(follower) => follower.next().await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Sends the first of the queue, made a message on first use; `false` if its time was over. Cancel
 /// safe.
 async fn push(
     sender: &mut Sender,
     queue: &VecDeque<Outgoing>,
     head: &mut Option<Bytes>,
-    package: &Package,
+    origin: &Origin,
     clock: Clock,
 ) -> io::Result<bool> {
     let Some(first) = queue.front() else { return Ok(false) };
     let message = match (&*head, first) {
         (Some(message), _) => message.clone(),
         (None, Outgoing::Message(bytes)) => head.insert(bytes.clone().into()).clone(),
-        (None, Outgoing::Tile(order)) => head.insert(load(package, *order).await?).clone(),
+        (None, Outgoing::Tile(order)) => match load(origin, *order).await? {
+            Some(loaded) => head.insert(loaded).clone(),
+            None => return Ok(false),
+        },
     };
     match first {
         Outgoing::Message(_) => sender.send(&message, None, 0).await,
@@ -366,23 +419,17 @@ async fn push(
     }
 }
 
-/// Reads a tile, or a GoP's sound, from the package.
-async fn load(package: &Package, order: TileOrder) -> io::Result<Bytes> {
-    let tile = usize::from(order.id.tile);
-    let (segment, init, digests) = match order.id.is_sound() {
-        true => (
-            package.sound_segment(order.packaged),
-            package.sound_init(),
-            package.sound_digests(order.packaged),
-        ),
-        false => (
-            package.segment(tile, order.id.qp, order.packaged),
-            package.init(tile, order.id.qp),
-            package.digests(tile, order.id.qp, order.packaged),
-        ),
+/// Reads a tile, or a GoP's sound; `None` if a live source has it no more.
+async fn load(origin: &Origin, order: TileOrder) -> io::Result<Option<Bytes>> {
+    let is_gone = |error: &io::Error| {
+        error.kind() == io::ErrorKind::NotFound && matches!(origin, Origin::Live(_))
     };
-    let (init, digests) = (order.with_init.then_some(init), digests.map_err(io::Error::other)?);
-    let read = move || {
+    let Place { init, segment, digests } = match origin.place(&order) {
+        Err(error) if is_gone(&error) => return Ok(None),
+        place => place?,
+    };
+    let init = order.with_init.then_some(init);
+    let load = move || {
         let init = init.map_or_else(|| Ok(Vec::new()), |path| read(&path))?;
         let bytes = read(&segment)?;
         if bytes.len() as u64 != order.bytes.as_u64() {
@@ -397,11 +444,16 @@ async fn load(package: &Package, order: TileOrder) -> io::Result<Bytes> {
         let tile = Tile { id: order.id, init: &init, segment: &bytes, digests };
         Ok(Message::Tile(tile).to_bytes().into())
     };
-    tokio::task::spawn_blocking(read).await.map_err(io::Error::other)?
+    match tokio::task::spawn_blocking(load).await.map_err(io::Error::other)? {
+        Err(error) if is_gone(&error) => Ok(None),
+        loaded => loaded.map(Some),
+    }
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let named = |error| io::Error::other(format!("cannot read {}: {error}", path.display()));
+    let named = |error: io::Error| {
+        io::Error::new(error.kind(), format!("cannot read {}: {error}", path.display()))
+    };
     std::fs::read(path).map_err(named)
 }
 

@@ -85,7 +85,8 @@ function rows(page: Page): [string, string][] {
   if (manifest) {
     const { width, height, columns, rows: high, gops, scheme, concealment } = manifest;
     all.push(["Stream", `${width}×${height}, ${columns}×${high} tiles, ${scheme}, ${concealment}`]);
-    if (page.gop >= 0) all.push(["GoP", `${page.gop + 1} of ${gops}`]);
+    // Of a live source nobody knows how many come.
+    if (page.gop >= 0) all.push(["GoP", gops > 0 ? `${page.gop + 1} of ${gops}` : `${page.gop + 1}, live`]);
   }
   if (page.tiles.length > 0) all.push(["Tiles shown", qualities(page)]);
   for (const [name, mbps, up] of sample?.paths ?? []) {

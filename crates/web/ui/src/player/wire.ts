@@ -6,7 +6,7 @@
 export const CONCEALMENTS = ["grey", "last-received", "base-layer"] as const;
 export type Concealment = (typeof CONCEALMENTS)[number];
 
-const VERSION = 4;
+const VERSION = 5;
 /** In the place of a tile's number: the sound of a GoP. */
 export const SOUND = 0xffff;
 /** In the place of a QP: nothing was there. */
@@ -21,6 +21,7 @@ export interface Manifest {
   gop: number;
   /** Pictures in a GoP. */
   pictures: number;
+  /** How many come; 0 if nobody knows, as of a live source. */
   gops: number;
   concealment: Concealment;
   scheme: string;

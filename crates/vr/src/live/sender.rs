@@ -1,0 +1,112 @@
+//! Hands the GoPs of a live source on, each when its time has come.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use weftline_core::ByteCount;
+use weftline_video::live::LiveGop;
+use weftline_video::live::wire::TileDigests;
+
+use super::desk::{Desk, Gop, Work};
+use super::sound::LiveSound;
+use super::store::{KEPT, Store};
+use super::{LiveEvent, Lost, SentGop};
+
+/// Sends one GoP after the other.
+pub(super) struct Sender {
+    desk: Arc<Desk>,
+    store: Arc<Store>,
+    sound: Option<Arc<LiveSound>>,
+    /// Those whose files are kept.
+    kept: VecDeque<u32>,
+    /// What concealments lost in the GoP before: of a gap nobody knows.
+    misses: Vec<(f64, Vec<f64>)>,
+}
+
+impl Sender {
+    pub(super) fn new(desk: &Arc<Desk>, store: &Arc<Store>, sound: Option<Arc<LiveSound>>) -> Self {
+        let misses = vec![(0.0, Vec::new()); desk.plan.grid().tiles()];
+        let (desk, store) = (Arc::clone(desk), Arc::clone(store));
+        Self { desk, store, sound, kept: VecDeque::new(), misses }
+    }
+
+    /// Sends until the source has ended.
+    pub(super) fn run(mut self) {
+        let desk = Arc::clone(&self.desk);
+        let mut state = desk.lock();
+        loop {
+            if desk.stop.asked() {
+                return;
+            }
+            if let Some(number) = state.timeline.handle_timeout(desk.now()) {
+                let gop = state.gops.remove(&number);
+                // GoPs before it were sent.
+                state.gops = state.gops.split_off(&number);
+                drop(state);
+                let sent = self.sent(number, gop);
+                let mut counted = desk.lock();
+                match sent.lost {
+                    None => {}
+                    Some(Lost::Source) => counted.end.without_source += 1,
+                    Some(_) => counted.end.not_encoded += 1,
+                }
+                drop(counted);
+                (desk.tell)(LiveEvent::Gop(Arc::new(sent)));
+                state = desk.lock();
+            } else if let Some(gops) = state.timeline.ended() {
+                state.end.gops = gops;
+                let end = state.end.clone();
+                drop(state);
+                (desk.tell)(LiveEvent::End(end));
+                return;
+            } else {
+                let until = state.timeline.poll_timeout();
+                state = desk.wait(state, until);
+            }
+        }
+    }
+
+    /// A GoP as it is sent.
+    fn sent(&mut self, number: u32, gop: Option<Gop>) -> SentGop {
+        self.kept.push_back(number);
+        if self.kept.len() > KEPT as usize
+            && let Some(old) = self.kept.pop_front()
+        {
+            self.store.remove(&self.desk.plan, old);
+        }
+        let mut sent =
+            LiveGop { number, tiles: None, misses: Vec::new(), init: ByteCount::ZERO, sound: None };
+        let (mut lost, mut written, mut sound) = (Some(Lost::Source), None, None);
+        if let Some(Gop { source, misses, read, work }) = gop {
+            self.misses = misses;
+            lost = match work {
+                Work::Under => Some(Lost::Encoder { behind: read.elapsed() }),
+                Work::Lost(lost) => Some(lost),
+                Work::Done { record, init } => match record.table() {
+                    Ok(table) => {
+                        (sent.tiles, sent.init) = (Some(table), ByteCount::new(init));
+                        written = Some(record);
+                        None
+                    }
+                    Err(error) => Some(Lost::Failed(error.to_string())),
+                },
+            };
+            if lost.is_none() {
+                (sent.sound, sound) = self.sound(source, number).unzip();
+            }
+        }
+        sent.misses.clone_from(&self.misses);
+        let (gop, store) = (Arc::new(sent), Arc::clone(&self.store));
+        SentGop { gop, lost, record: written, sound, store }
+    }
+
+    /// The sound of a GoP, if it is there.
+    fn sound(&self, source: u64, number: u32) -> Option<([ByteCount; 2], TileDigests)> {
+        let segment = self.sound.as_ref()?.take(source, number, &self.desk.plan)?;
+        let lengths =
+            [&segment.init, &segment.media].map(|bytes| ByteCount::new(bytes.len() as u64));
+        // A full disk is told of by the tiles.
+        let digests = self.store.put_sound(number, &segment).ok()?;
+        Some((lengths, digests))
+    }
+}
