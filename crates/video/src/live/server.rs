@@ -509,8 +509,7 @@ impl Server {
             let rest = without(&expected, cost).map_err(|error| wrong(error.to_string()))?;
             let carried = self.forecast.carried(left.min(next), &self.settings.recency);
             let carried = carried.map_err(|error| wrong(error.to_string()))?.saturating_sub(cost);
-            let time = left.min(next);
-            let paths = (&rest, carried, time);
+            let paths = (&rest, carried, left.min(next));
             self.scheme_plan(player, gop, (&view, tiles), paths).map_err(wrong)?
         } else {
             Sending::nothing(count)

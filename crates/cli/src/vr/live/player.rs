@@ -207,35 +207,35 @@ impl Player<'_> {
         }
         self.follow();
         self.count_gops();
-        if !had_manifest && let Some(manifest) = self.client.manifest() {
-            // Nobody knows how long a live source is.
-            let length = match manifest.gops {
-                0 => UNKNOWN_LENGTH,
-                gops => manifest.gop * gops,
-            };
-            self.summary.inputs.begin(manifest);
-            self.summary.about[1].clone_from(&manifest.scheme);
-            self.summary.about[2] = manifest.concealment.name().to_owned();
-            tracing::info!(
-                "{} in {} tiles, {}GoPs of {:?}, {}, {}",
-                manifest.frame,
-                manifest.grid,
-                Some(manifest.gops)
-                    .filter(|gops| *gops > 0)
-                    .map_or("live ".into(), |gops| format!("{gops} ")),
-                manifest.gop,
-                manifest.scheme,
-                manifest.concealment.name()
+        if had_manifest { Ok(()) } else { self.begin() }
+    }
+
+    /// Notes what the stream is, and makes a head that moves for as long.
+    fn begin(&mut self) -> Result<(), String> {
+        let Some(manifest) = self.client.manifest() else { return Ok(()) };
+        let (length, gops) = match manifest.gops {
+            0 => (UNKNOWN_LENGTH, "live".to_owned()),
+            gops => (manifest.gop * gops, gops.to_string()),
+        };
+        self.summary.inputs.begin(manifest);
+        self.summary.about[1].clone_from(&manifest.scheme);
+        self.summary.about[2] = manifest.concealment.name().to_owned();
+        tracing::info!(
+            "{} in {} tiles, {gops} GoPs of {:?}, {}, {}",
+            manifest.frame,
+            manifest.grid,
+            manifest.gop,
+            manifest.scheme,
+            manifest.concealment.name()
+        );
+        let trace = (self.playing.head)(length)?;
+        if manifest.gops > 0 && trace.end() + Duration::from_secs(1) < length {
+            let (end, length) = (trace.end().as_secs_f64(), length.as_secs_f64());
+            tracing::warn!(
+                "the head's motion ends after {end} s of {length} s; it keeps still then"
             );
-            let trace = (self.playing.head)(length)?;
-            if manifest.gops > 0 && trace.end() + Duration::from_secs(1) < length {
-                let (end, length) = (trace.end().as_secs_f64(), length.as_secs_f64());
-                tracing::warn!(
-                    "the head's motion ends after {end} s of {length} s; it keeps still then"
-                );
-            }
-            self.trace = Some(trace);
         }
+        self.trace = Some(trace);
         Ok(())
     }
 
