@@ -368,6 +368,12 @@ fn what_cannot_be_served_is_refused_with_the_reason() {
         &["--source", clip, "--delay", "0.5"],
         &["--delay: 0.5 s is no more than a GoP of 1 s"],
     );
+    fails(2, &["--source", clip, "--delay", "61"], &["--delay: 61 s is more than 60 GoPs of 1 s"]);
+    fails(
+        2,
+        &["--source", clip, "--encode-within", "1e9"],
+        &["--encode-within: 1000000000 s is more than the delay of 3 s"],
+    );
     fails(2, &["--source", clip, "--grid", "7x3"], &["7x3"]);
     fails(2, &["--source", clip, "--qp", "77"], &["QPs must be from 1 to 51"]);
     // The same through a pipe, which ends.

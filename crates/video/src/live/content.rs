@@ -337,7 +337,10 @@ fn check_gop(gop: Duration) -> Result<(), LiveError> {
 }
 
 /// Whether every encoding fits a message.
-fn check_lengths(gops: &[GopTable]) -> Result<(), LiveError> {
+///
+/// # Errors
+/// [`LiveError::Content`] with the longest, if it does not.
+pub fn check_lengths(gops: &[GopTable]) -> Result<(), LiveError> {
     let rungs = gops.iter().flat_map(|gop| gop.tiles()).flat_map(|tile| tile.rungs());
     let largest = rungs.map(|rung| rung.bytes.as_u64()).max().unwrap_or(0);
     if largest + HEAD <= MAX_TO_PLAYER as u64 {

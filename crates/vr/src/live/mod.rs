@@ -33,6 +33,8 @@ pub use input::LiveInput;
 use input::Opened;
 use store::Store;
 
+/// The longest delay in GoPs.
+const MOST_DELAY: u32 = 60;
 /// A delay of so many GoPs: one is gathered, and two may be encoded at a time.
 const USUAL_DELAY: u32 = 3;
 /// The most luma of a GoP: some of them are in memory at once.
@@ -159,6 +161,12 @@ impl LiveSource {
         if source.is_deep() {
             remarks.push(format!("pixels of more than 8 bits ({}) are rounded", source.pixels));
         }
+        // Nothing of it has come yet, or nothing here decodes it.
+        if plan.sound.is_some() && source.sound.first().is_none_or(|first| first.channels == 0) {
+            plan.sound = None;
+            remarks
+                .push("its sound is left out: it does not say how many channels it has".to_owned());
+        }
         if let (Some(sound), [first, ..]) = (&mut plan.sound, &source.sound[..])
             && (first.channels > 2 || source.sound.len() > 1)
         {
@@ -190,7 +198,22 @@ impl LiveSource {
                 gop.as_secs_f64()
             )));
         }
+        // What waits to be sent is on the disk, and its sound in memory.
+        if delay > gop * MOST_DELAY {
+            return Err(VrError::Invalid(format!(
+                "--delay: {} s is more than {MOST_DELAY} GoPs of {} s; give less, or a longer --gop",
+                delay.as_secs_f64(),
+                gop.as_secs_f64()
+            )));
+        }
         let LiveOptions { encode_within, jobs, .. } = options;
+        if let Some(within) = encode_within.filter(|within| *within > delay) {
+            return Err(VrError::Invalid(format!(
+                "--encode-within: {} s is more than the delay of {} s; give less, or a longer --delay",
+                within.as_secs_f64(),
+                delay.as_secs_f64()
+            )));
+        }
         let (jobs, stop) = (jobs.max(1), stop.clone());
         Ok(Self { ffmpeg, opened, plan, delay, encode_within, jobs, stop, remarks })
     }

@@ -4,13 +4,15 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use weftline_core::ByteCount;
-use weftline_video::live::LiveGop;
 use weftline_video::live::wire::TileDigests;
+use weftline_video::live::{LiveGop, check_lengths};
+use weftline_video::rd::GopTable;
 
 use super::desk::{Desk, Gop, Work};
 use super::sound::LiveSound;
 use super::store::{KEPT, Store};
 use super::{LiveEvent, Lost, SentGop};
+use crate::package::Record;
 
 /// Sends one GoP after the other.
 pub(super) struct Sender {
@@ -82,13 +84,13 @@ impl Sender {
             lost = match work {
                 Work::Under => Some(Lost::Encoder { behind: read.elapsed() }),
                 Work::Lost(lost) => Some(lost),
-                Work::Done { record, init } => match record.table() {
+                Work::Done { record, init } => match streamable(&record) {
                     Ok(table) => {
                         (sent.tiles, sent.init) = (Some(table), ByteCount::new(init));
                         written = Some(record);
                         None
                     }
-                    Err(error) => Some(Lost::Failed(error.to_string())),
+                    Err(error) => Some(Lost::Failed(error)),
                 },
             };
             if lost.is_none() {
@@ -108,5 +110,40 @@ impl Sender {
         // A full disk is told of by the tiles.
         let digests = self.store.put_sound(number, &segment).ok()?;
         Some((lengths, digests))
+    }
+}
+
+/// The table of a GoP, if each of its tiles fits a message to a player: one that does not costs its GoP, and
+/// not the stream.
+fn streamable(record: &Record) -> Result<GopTable, String> {
+    let table = record.table().map_err(|error| error.to_string())?;
+    check_lengths(std::slice::from_ref(&table)).map_err(|error| error.to_string())?;
+    Ok(table)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "test code")]
+
+    use super::*;
+    use crate::package::RungRecord;
+
+    #[test]
+    fn a_tile_too_long_for_a_message_costs_its_gop() {
+        let record = |bytes| {
+            let rung = RungRecord {
+                qp: 28,
+                bytes,
+                ws_mse: 1.0,
+                mixed_mse: None,
+                parts: None,
+                segment: None,
+                init: None,
+            };
+            Record { gop: 0, tiles: vec![vec![rung]], side: None, grey: Vec::new() }
+        };
+        assert_eq!(streamable(&record(1000)).unwrap().tiles().len(), 1);
+        let error = streamable(&record(1 << 30)).unwrap_err();
+        assert!(error.contains("a tile of 1073741824 bytes"), "{error}");
     }
 }

@@ -222,7 +222,11 @@ impl Session<'_> {
     fn look_after(&mut self) -> Next {
         let now = self.clock.now();
         let patience = SILENCE + self.served.content.gop_duration() * 2;
-        if self.server.has_begun() && !self.is_shown() && now.since(self.heard) > patience {
+        // A package's player has a limit of its own until its stream begins; of a live source nobody
+        // knows when that is, and players report from the manifest on.
+        let is_live = self.served.content.gops().is_none();
+        let reports = self.server.has_begun() || (is_live && self.server.has_player());
+        if reports && !self.is_shown() && now.since(self.heard) > patience {
             return Next::Gone(format!("nothing came from it for {patience:?}"));
         }
         let has_path = self.control.as_ref().is_none_or(|control| {
