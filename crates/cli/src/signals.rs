@@ -44,6 +44,22 @@ impl Stop {
     /// # Errors
     /// When the system does not let us.
     pub(crate) fn on_signals() -> Result<Self, Failure> {
+        Self::on(None)
+    }
+
+    /// The same, and SIGHUP as well, for what leaves files behind that nobody else removes: a terminal
+    /// that is closed sends it. Not where it is ignored, as under `nohup`.
+    ///
+    /// # Errors
+    /// When the system does not let us.
+    pub(crate) fn on_signals_and_hangup() -> Result<Self, Failure> {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let hangup =
+            if ignores_hangup(&status) { None } else { Some(signal(SignalKind::hangup())?) };
+        Self::on(hangup)
+    }
+
+    fn on(mut hangup: Option<Signal>) -> Result<Self, Failure> {
         let (mut interrupt, mut terminate): (Signal, Signal) =
             (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
         let (count, counted) = watch::channel(0);
@@ -52,6 +68,7 @@ impl Stop {
                 tokio::select! {
                     _ = interrupt.recv() => {}
                     _ = terminate.recv() => {}
+                    () = hung_up(hangup.as_mut()) => {}
                 }
                 count.send_modify(|n| *n += 1);
             }
@@ -70,5 +87,33 @@ impl Stop {
             // The counting task ends with the runtime only.
             std::future::pending::<()>().await;
         }
+    }
+}
+
+/// Waits for a signal, for ever if there is none.
+async fn hung_up(signal: Option<&mut Signal>) {
+    match signal {
+        Some(signal) if signal.recv().await.is_some() => {}
+        _ => std::future::pending().await,
+    }
+}
+
+/// Whether SIGHUP, the first signal, is ignored by the process whose /proc/PID/status that is.
+fn ignores_hangup(status: &str) -> bool {
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    ignored
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .is_some_and(|mask| mask & 1 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nohup_is_seen() {
+        assert!(ignores_hangup("SigBlk:\t0000000000000000\nSigIgn:\t0000000000001001\n"));
+        assert!(!ignores_hangup("SigIgn:\t0000000000001000\nSigCgt:\t0000000000000001\n"));
+        assert!(!ignores_hangup(""));
     }
 }

@@ -1,5 +1,6 @@
 //! Runs ffmpeg and ffprobe.
 
+use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead as _, BufReader, Read};
 use std::path::Path;
@@ -16,6 +17,8 @@ use crate::error::VrError;
 
 /// The most that is kept of what a program says on standard error.
 const SAID_BYTES: u64 = 64 << 10;
+/// Lines of a program that is listened to that are kept, the last.
+const LAST_LINES: usize = 4;
 /// How often it is looked whether to stop where nothing comes.
 const STOP_LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 /// How often a running program is looked after: soon at first, then less often.
@@ -192,14 +195,15 @@ pub(crate) enum Stdin {
     Piped,
 }
 
-/// Takes a line that a program says.
-pub(crate) type Listener = Box<dyn FnMut(&str) + Send>;
+/// Takes a line that a program says; whether it may be the cause, should the program fail.
+pub(crate) type Listener = Box<dyn FnMut(&str) -> bool + Send>;
 
 /// What becomes of what a program says.
 pub(crate) struct Heard {
     /// Whether its standard output is for the caller.
     pub(crate) piped: bool,
-    /// Takes each line of standard error, warnings among them; without it errors are kept.
+    /// Takes each line of standard error, warnings among them, and the last of them are kept; without it
+    /// the first are.
     pub(crate) line: Option<Listener>,
 }
 
@@ -348,16 +352,25 @@ fn is_full(said: &str) -> bool {
     said.contains("No space left on device") || said.contains("Disk quota exceeded")
 }
 
-/// Reads to the end and keeps the beginning, but for lines that `line` takes.
+/// Reads to the end and keeps the beginning; the last lines of a program that runs for long, and is
+/// listened to by `line`.
 fn listen(mut from: impl Read, line: Option<Listener>) -> String {
     let mut said = Vec::new();
     if let Some(mut line) = line {
-        let mut from = BufReader::new(from);
+        let (mut from, mut last) = (BufReader::new(from), VecDeque::new());
         loop {
             let mut bytes = Vec::new();
             match from.by_ref().take(SAID_BYTES).read_until(b'\n', &mut bytes) {
-                Ok(0) | Err(_) => return String::new(),
-                Ok(_) => line(String::from_utf8_lossy(&bytes).trim()),
+                Ok(0) | Err(_) => return Vec::from(last).join("\n"),
+                Ok(_) => {
+                    let text = String::from_utf8_lossy(&bytes);
+                    if line(text.trim()) {
+                        last.push_back(text.trim().to_owned());
+                    }
+                    if last.len() > LAST_LINES {
+                        last.pop_front();
+                    }
+                }
             }
         }
     }
@@ -370,6 +383,14 @@ fn listen(mut from: impl Read, line: Option<Listener>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_a_program_that_says_much_the_last_lines_are_kept() {
+        let said: String = (0..9).map(|n| format!("line {n}\n")).collect();
+        let heard = listen(said.as_bytes(), Some(Box::new(|line| line != "line 7")));
+        assert_eq!(heard, "line 4\nline 5\nline 6\nline 8");
+        assert_eq!(listen(said.as_bytes(), None), said);
+    }
 
     #[test]
     fn older_versions_get_the_option_they_know() {

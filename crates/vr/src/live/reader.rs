@@ -59,10 +59,14 @@ impl Reader {
                 if !std::mem::replace(&mut is_resized, true) {
                     tell(LiveEvent::Resized);
                 }
-            } else if !HARMLESS.iter().any(|harmless| line.contains(harmless)) {
+                return false;
+            }
+            let counts = !HARMLESS.iter().any(|harmless| line.contains(harmless));
+            if counts {
                 let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
                 first.get_or_insert_with(|| line.to_owned());
             }
+            counts
         };
         let heard = Heard { piped: true, line: Some(Box::new(line)) };
         let args = args(ffmpeg, opened, desk, &pipe)?;

@@ -147,7 +147,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     congestion::couple();
     let runtime = runtime()?;
     let result = runtime.block_on(async {
-        let stop = Arc::new(Stop::on_signals()?);
+        let stop = Arc::new(Stop::on_signals_and_hangup()?);
         let (mut doors, greeting) = Doors::open(args)?;
         let mut said = greeting;
         let live = match source {
