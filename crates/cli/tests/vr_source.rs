@@ -238,6 +238,31 @@ fn an_encoder_that_has_no_time_leaves_out_whole_gops_and_says_so() {
     assert_eq!((waits.end().0, server.end().0), (Some(1), Some(0)));
 }
 
+#[test]
+fn a_server_that_was_killed_or_hung_up_leaves_no_files() {
+    if !ffmpeg() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let place = Some(("TMPDIR", dir.path().to_str().unwrap()));
+    let left = || {
+        let names = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        names
+            .filter(|name| name.to_string_lossy().starts_with("weftline-live-"))
+            .collect::<Vec<_>>()
+    };
+    let (killed, _, _pipe) = serve(&[], place);
+    killed.signal("-KILL");
+    assert_eq!(killed.end().0, None);
+    let of_killed = left();
+    assert_eq!(of_killed.len(), 1);
+    // The next one finds it.
+    let (server, _, _pipe) = serve(&[], place);
+    assert!(left().len() == 1 && left() != of_killed, "{:?}", left());
+    server.signal("-HUP");
+    assert_eq!((server.end().0, left().len()), (Some(0), 0));
+}
+
 /// An ffmpeg that never comes to an end with the tenth GoP.
 fn stuck(dir: &Path) -> String {
     let path = std::env::var("PATH").unwrap();
