@@ -115,7 +115,9 @@ mod tests {
         let groups = Groups::default();
         let (a, b, other) = (groups.of([1; 16]), groups.of([1; 16]), groups.of([2; 16]));
         let now = weftline_core::Instant::from_millis(5);
-        a.gate(PathId(3)).unwrap().spend(700, now);
+        let gate = a.gate(PathId(3)).unwrap();
+        gate.count();
+        gate.spend(700, now);
         assert_eq!(b.gate(PathId(3)).unwrap().spent(), 700);
         assert_eq!(b.gate(PathId(4)).unwrap().spent(), 0, "another path");
         assert_eq!(other.gate(PathId(3)).unwrap().spent(), 0);
