@@ -92,9 +92,12 @@ impl Stop {
 
 /// Waits for a signal, for ever if there is none.
 async fn hung_up(signal: Option<&mut Signal>) {
-    match signal {
-        Some(signal) if signal.recv().await.is_some() => {}
-        _ => std::future::pending().await,
+    let came = match signal {
+        Some(signal) => signal.recv().await,
+        None => None,
+    };
+    if came.is_none() {
+        std::future::pending::<()>().await;
     }
 }
 
