@@ -75,7 +75,16 @@ impl Endless {
 fn serve(options: &[&str], environment: Option<(&str, &str)>) -> (Daemon, SocketAddr, PipeWriter) {
     let (reads, mut writes) = std::io::pipe().unwrap();
     let base = ["vr", "serve", "--source", "-", "--listen", "127.0.0.1:0", "--insecure-plaintext"];
-    let mut command = weftline(&[&base[..], &LIGHT, options].concat());
+    let server = weftline(&[&base[..], &LIGHT, options].concat());
+    // Under `nohup` the tests ignore SIGHUP, and so would what they start.
+    let mut command = Command::new("env");
+    command.arg("--default-signal=HUP").arg(server.get_program()).args(server.get_args());
+    for (name, value) in server.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
     command.envs(environment).stdin(reads);
     writes.write_all(&film().0).unwrap();
     let mut early = writes.try_clone().unwrap();
