@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::LaneId;
 use super::budget::Budget;
 use super::calls::CallRules;
+use super::choice::{Choice, Spread};
 use super::congestion::LaneCongestion;
 use super::flows::{Flows, Talk};
 use super::frame::{Class, DATA_OVERHEAD, Frame, FrameError};
@@ -35,12 +36,6 @@ pub const MAX_WAITING: u64 = 2 << 20;
 const BESIDES: u64 = 64;
 /// What is older than this does not go again when its lane falls silent.
 const RESENT_AGE: Duration = Duration::from_millis(100);
-/// A flow moves to another lane for more than this, and for more than a quarter.
-const MOVES_FOR: Duration = Duration::from_millis(5);
-/// Lanes that are farther than the nearest by more than this are not used by the same bulk flow.
-const MOST_LAG: Duration = Duration::from_millis(100);
-/// How long a lane that was silent is still tried where there is no other.
-const TRIED_FOR: Duration = Duration::from_secs(10);
 /// Bytes of padding of questions on a lane that is not up: an end that does not know the address they come
 /// from answers by three times as much at most, and has to ask, too.
 const UNKNOWN_PADDING: usize = 64;
@@ -713,118 +708,6 @@ fn encode(lane: &mut Lane, kept: Kept, is_kept: bool, now: Instant, out: &mut Ve
 /// A datagram that is no longer than each lane carries.
 fn short(lane: &mut Lane, now: Instant) -> Transmit {
     Transmit { lane: lane.id, sequence: lane.take_control(now), is_carried: true }
-}
-
-/// Where a bulk packet goes.
-struct Spread {
-    lane: LaneId,
-    /// The lane that the flow uses first.
-    first: LaneId,
-    /// Whether there is no other: then all packets come in order by themselves.
-    is_only: bool,
-    /// Lanes that would have come before, and have no room.
-    passed_over: Vec<LaneId>,
-}
-
-/// Which lane a packet goes over.
-struct Choice<'a> {
-    lanes: &'a BTreeMap<LaneId, Lane>,
-    bytes: usize,
-    now: Instant,
-}
-
-impl Choice<'_> {
-    /// The lane over which it should arrive first, of those that are up; where none is, of those that
-    /// may be. Lanes that cost something only where there are no others.
-    fn best(&self, without: Option<LaneId>) -> Option<LaneId> {
-        let others = || self.lanes.values().filter(|lane| Some(lane.id) != without);
-        let up = others().filter(|lane| lane.state == LaneState::Up);
-        let tier = up.clone().map(|lane| lane.role).min().filter(|role| *role != Role::Retired);
-        if let Some(tier) = tier {
-            return self.soonest(up.filter(|lane| lane.role == tier));
-        }
-        let tried = |lane: &&Lane| lane.pings.was_heard_within(TRIED_FOR, self.now);
-        self.soonest(others().filter(tried))
-    }
-
-    fn soonest<'b>(&self, lanes: impl Iterator<Item = &'b Lane>) -> Option<LaneId> {
-        let cost = |lane: &&Lane| (self.lack(lane), lane.arrival(self.bytes as u64));
-        lanes.min_by_key(cost).map(|lane| lane.id)
-    }
-
-    /// How unlikely a lane is to carry as much. One that has been seen to comes before one that has not; and
-    /// one that is known not to, after all that may carry more.
-    fn lack(&self, lane: &Lane) -> (bool, usize) {
-        let is_known = lane.pings.longest_packet() >= self.bytes;
-        (!is_known, self.bytes.saturating_sub(lane.pings.limit()))
-    }
-
-    /// The longest packet that a lane like the best one carries, for all that is known.
-    fn limit(&self, best: LaneId) -> usize {
-        let alike = self.alike(best).map(|lane| lane.pings.limit());
-        alike.max().expect("there is one")
-    }
-
-    /// The best lane, and those that may take packets instead of it.
-    fn alike(&self, best: LaneId) -> impl Iterator<Item = &Lane> {
-        let best = &self.lanes[&best];
-        self.lanes.values().filter(|lane| (lane.state, lane.role) == (best.state, best.role))
-    }
-
-    /// The lane of an urgent packet's copy: one that costs nothing, or any that is up if the best is a
-    /// poor one.
-    fn second(&self, best: LaneId) -> Option<LaneId> {
-        let main = &self.lanes[&best];
-        let second = self.best(Some(best))?;
-        let lane = &self.lanes[&second];
-        let is_free = lane.role == Role::Active;
-        let is_fit = lane.state == LaneState::Up && lane.pings.limit() >= self.bytes;
-        (is_fit && (is_free || main.is_poor())).then_some(second)
-    }
-
-    /// Another lane that is up.
-    fn other_than(&self, id: LaneId) -> Option<LaneId> {
-        self.best(Some(id)).filter(|other| self.lanes[other].state == LaneState::Up)
-    }
-
-    /// The lane of a bulk packet: the nearest that has room, where lanes do not differ by so much that
-    /// waiting for the slower one makes no sense.
-    fn spread(&self, kept: Option<LaneId>, best: LaneId) -> Spread {
-        let mut all: Vec<&Lane> = self.alike(best).collect();
-        let least = all.iter().map(|lane| self.lack(lane)).min();
-        all.retain(|lane| Some(self.lack(lane)) == least);
-        all.sort_by_key(|lane| lane.way());
-        let nearest = all[0].way();
-        all.retain(|lane| lane.way() <= nearest + MOST_LAG);
-        // The one that the flow is on stays its first, unless it is farther by much.
-        let is_near = |lane: &Lane| lane.way() <= (nearest * 5 / 4).max(nearest + MOVES_FOR);
-        let first = all.iter().position(|lane| Some(lane.id) == kept && is_near(lane));
-        if let Some(first) = first {
-            all[..=first].rotate_right(1);
-        }
-        let bytes = self.bytes as u64;
-        let place = all.iter().position(|lane| lane.has_room_for(bytes, self.now));
-        let lane = match place {
-            Some(place) => all[place].id,
-            None => self.soonest(all.iter().copied()).expect("there is one"),
-        };
-        let passed_over = all[..place.unwrap_or(all.len())].iter().map(|lane| lane.id);
-        let (first, is_only) = (all[0].id, all.len() == 1);
-        Spread { lane, first, is_only, passed_over: passed_over.collect() }
-    }
-
-    /// The lane that a flow keeps to, unless the best is better by much.
-    fn keep(&self, kept: Option<LaneId>, best: LaneId) -> LaneId {
-        let Some(lane) = kept.and_then(|id| self.lanes.get(&id)) else { return best };
-        let other = &self.lanes[&best];
-        let is_fit = self.lack(lane) <= self.lack(other);
-        if lane.state != LaneState::Up || lane.role != other.role || !is_fit {
-            return best;
-        }
-        let (now, then) = (lane.arrival(self.bytes as u64), other.arrival(self.bytes as u64));
-        let is_better = now > then + MOVES_FOR && now > then * 5 / 4;
-        if is_better { best } else { lane.id }
-    }
 }
 
 #[cfg(test)]

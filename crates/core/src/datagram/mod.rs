@@ -27,6 +27,7 @@ mod arrivals;
 mod bond;
 mod budget;
 mod calls;
+mod choice;
 mod congestion;
 mod delivery;
 mod flows;

@@ -1,7 +1,9 @@
 //! Streams in memory: a server and a player in virtual time, with a network between them that does
 //! what a test says.
 
+mod messages;
 mod pages;
+mod sound;
 mod source;
 
 use std::collections::BTreeMap;
@@ -38,16 +40,6 @@ fn content(gops: u32) -> Arc<Content> {
     let table = RdTable::new(4, 2, GOP, vec![gop(), gop(), gop()]).unwrap();
     let frame = FrameSize::new(256, 128).unwrap();
     Arc::new(Content::new(frame, 15, table, None, None, Some(gops)).unwrap())
-}
-
-/// Half a second of AAC at 16 kb/s, a little more in each second GoP.
-const SOUND: [u64; 3] = [1_000, 1_021, 1_000];
-
-fn with_sound(gops: u32) -> Arc<Content> {
-    let format = SoundFormat { rate_hz: 48_000, channels: 2 };
-    let segments = SOUND.map(ByteCount::new).to_vec();
-    let sound = Sound { format, init: ByteCount::new(4), segments };
-    Arc::new(Content::clone(&content(gops)).with_sound(sound).unwrap())
 }
 
 fn settings(concealment: Concealment) -> ServerSettings {
@@ -226,92 +218,6 @@ impl World {
         }
         panic!("the stream does not end");
     }
-}
-
-#[test]
-fn sound_is_sent_before_all_tiles_and_its_bytes_are_no_tiles() {
-    let mut world = World::new(8, Concealment::LastReceived);
-    world.server = Server::new(with_sound(8), settings(Concealment::LastReceived));
-    let mut order = Vec::new();
-    world.run_with(&mut || MS, &mut |id| {
-        order.push(id);
-        Fate::Arrives(20 * MS)
-    });
-    whole(&world.reports, 8);
-    for gop in 0..8 {
-        let of_gop: Vec<&TileId> = order.iter().filter(|id| id.gop == gop).collect();
-        assert_eq!(*of_gop[0], TileId::sound(gop));
-        assert_eq!(of_gop.iter().filter(|id| id.is_sound()).count(), 1);
-    }
-    for (gop, (report, planned)) in world.reports.iter().zip(&world.planned).enumerate() {
-        let bytes = ByteCount::new(SOUND[gop % SOUND.len()]);
-        assert_eq!((report.sound, report.sound_bytes, planned.sound), (Some(true), bytes, bytes));
-        assert!(planned.bytes + planned.sound <= planned.expected, "{planned:?}");
-        assert_eq!((report.arrived + report.dropped, report.late), (TILES, 0));
-    }
-    // Without sound nothing is said of any.
-    let mut silent = World::new(2, Concealment::Grey);
-    silent.run(&mut || MS, &mut || Fate::Arrives(MS));
-    assert!(silent.reports.iter().all(|report| report.sound.is_none()));
-}
-
-/// The sound of a GoP belongs to its first picture: it is there by then or it is not heard at all, and a
-/// picture that waits waits for its sound.
-#[test]
-fn sound_keeps_with_its_pictures() {
-    let player = ClientSettings { rebuffer: 400 * MS, ..ClientSettings::default() };
-    let mut world = World::with(6, Concealment::Grey, player);
-    world.server = Server::new(with_sound(6), settings(Concealment::Grey));
-    world.run_with(&mut || MS, &mut |id| match (id.is_sound(), id.gop) {
-        // After all tiles, and 100 ms after its GoP's time.
-        (true, 2) => Fate::Arrives(600 * MS),
-        (true, 3) => Fate::Lost,
-        (true, 4) => Fate::CalledBack,
-        (true, 5) => Fate::Spoiled(20 * MS),
-        _ => Fate::Arrives(20 * MS),
-    });
-    whole(&world.reports, 6);
-    let there: Vec<Option<bool>> = world.reports.iter().map(|report| report.sound).collect();
-    assert_eq!(there, [true, true, true, false, false, false].map(Some));
-    let stood: Vec<u128> = world.reports.iter().map(|r| r.stalled.as_millis()).collect();
-    assert!(stood[2] > 0 && stood[2] <= 110, "it waits until the sound is there: {stood:?}");
-    assert_eq!(stood[3], 400, "and for what never comes as long as it may");
-    assert_eq!(
-        [stood[0], stood[1], stood[4], stood[5]],
-        [0; 4],
-        "what will not come is not waited for"
-    );
-    assert!(world.reports.iter().all(|report| report.late == 0), "tiles are none the worse");
-
-    // Concealed at once, it is silent, and its pictures are not.
-    let mut world = World::new(3, Concealment::Grey);
-    world.server = Server::new(with_sound(3), settings(Concealment::Grey));
-    let late = |id: TileId| Fate::Arrives(if id.is_sound() { 700 * MS } else { 20 * MS });
-    world.run_with(&mut || MS, &mut { late });
-    assert!(world.reports.iter().all(|report| report.sound == Some(false) && report.late == 0));
-    assert!(world.reports.iter().all(|report| report.sound_bytes == ByteCount::ZERO));
-}
-
-#[test]
-fn sound_that_does_not_fit_its_content_is_refused() {
-    let format = SoundFormat { rate_hz: 48_000, channels: 2 };
-    let refusal = |format, segments: &[u64]| {
-        let segments = segments.iter().map(|bytes| ByteCount::new(*bytes)).collect();
-        let sound = Sound { format, init: ByteCount::new(4), segments };
-        Content::clone(&content(3)).with_sound(sound).unwrap_err().to_string()
-    };
-    assert!(refusal(format, &[9, 9]).contains("2 segments for 3 GoPs"));
-    assert!(refusal(format, &[9, 0, 9]).contains("1 to"));
-    assert!(refusal(format, &[9, 17 << 20, 9]).contains("shorter GoPs"));
-    assert!(refusal(SoundFormat { channels: 0, ..format }, &[9; 3]).contains("0 channels"));
-    // A player cannot say to have what there is not.
-    let mut server = Server::new(content(3), settings(Concealment::Grey));
-    let mut client = Client::new(ClientSettings::default());
-    let hello = client.poll_transmit().unwrap();
-    server.handle_message(&hello, Instant::ZERO).unwrap();
-    let report = Report { arrived: vec![(TileId::sound(0), true)], ..Report::default() };
-    let bytes = Message::Report(report).to_bytes();
-    assert!(server.handle_message(&bytes, Instant::ZERO).is_err());
 }
 
 /// Each tile of each GoP is counted once.
@@ -661,112 +567,7 @@ fn where_nothing_is_expected_the_background_is_tried() {
     assert!(tiles.iter().any(|id| [1, 2, 5, 6].contains(&id.tile)), "{tiles:?}");
 }
 
-#[test]
-fn other_programs_and_versions_are_named() {
-    let mut hello = Client::new(ClientSettings::default()).poll_transmit().unwrap();
-    hello[6] = 9;
-    assert_eq!(Message::decode(&hello), Err(WireError::Version(9)));
-    hello[1] = b'X';
-    assert_eq!(Message::decode(&hello), Err(WireError::Stranger));
-    assert_eq!(Message::decode(&hello[..2]), Err(WireError::Stranger));
-    assert_eq!(Message::decode(b"GET / HTTP/1.1"), Err(WireError::Kind(b'G')));
-}
-
-#[test]
-fn tags_are_tiles() {
-    let id = TileId { gop: u32::MAX, tile: u16::MAX, qp: u8::MAX };
-    assert!(id.tag() < 1 << 62);
-    assert_eq!(TileId::from_tag(id.tag()), Some(id));
-    assert_eq!(TileId::from_tag(1 << 56), None);
-}
-
-fn rung() -> impl Strategy<Value = RungNotice> {
-    (any::<u8>(), any::<u32>(), 0_f32..1e6).prop_map(|(qp, bytes, ws_mse)| RungNotice {
-        qp,
-        bytes,
-        ws_mse,
-    })
-}
-
-fn message() -> impl Strategy<Value = Message<'static>> {
-    let id = (0_u32..86_400, 0_u16..4_096, any::<u8>());
-    let id = id.prop_map(|(gop, tile, qp)| TileId { gop, tile, qp });
-    let id = prop_oneof![4 => id, 1 => (0_u32..9).prop_map(TileId::sound)];
-    let arrived = (id, any::<bool>());
-    let notice = (
-        prop::option::of(rung()),
-        prop::option::of(rung()),
-        0_f32..1e6,
-        prop::collection::vec(0_f32..1e6, 0..=MAX_AGES),
-    );
-    let notice = notice.prop_map(|(planned, base, grey, changes)| TileNotice {
-        planned,
-        base,
-        grey,
-        changes,
-    });
-    let pose = (0_u64..86_400_000, prop::array::uniform3(-360_f32..360.0))
-        .prop_map(|(ms, degrees)| PoseNotice { at: Duration::from_millis(ms), degrees });
-    prop_oneof![
-        (prop::array::uniform2(1_f32..170.0), prop::option::of(100_u64..60_000), 0_u64..60_000)
-            .prop_map(|(fov_deg, buffer, rebuffer)| {
-                let buffer = buffer.map(Duration::from_millis);
-                Message::Hello(Hello { fov_deg, buffer, rebuffer: MS * rebuffer as u32 })
-            }),
-        (0_u32..1_000, any::<u64>(), prop::collection::vec(notice, 0..20)).prop_map(
-            |(gop, expected, tiles)| {
-                let expected = ByteCount::new(expected);
-                Message::Gop(GopNotice { gop, expected, sound: gop, tiles })
-            }
-        ),
-        (
-            any::<u64>(),
-            0_u32..86_400_000,
-            prop::collection::vec(pose, 0..MAX_POSES),
-            prop::collection::vec(arrived, 0..50)
-        )
-            .prop_map(|(received, stalled, poses, arrived)| {
-                Message::Report(Report { received, stalled: MS * stalled, poses, arrived })
-            }),
-        (0_u8..9, 1..=MAX_SAMPLE_RATE, any::<bool>()).prop_map(|(channels, rate_hz, is_silent)| {
-            let has_sound = !is_silent && channels > 0;
-            let sound = has_sound.then_some(SoundFormat { rate_hz, channels });
-            Message::Manifest(Manifest {
-                frame: FrameSize::new(256, 128).unwrap(),
-                grid: Grid::new(4, 2).unwrap(),
-                gop: GOP,
-                gop_frames: 15,
-                // None are told of a live source.
-                gops: u32::from(channels),
-                concealment: Concealment::Grey,
-                scheme: "ows".to_owned(),
-                qps: vec![22, 32],
-                sound,
-            })
-        }),
-        any::<u32>().prop_map(|gops| Message::End { gops }),
-        "[ -~]{0,255}".prop_map(|reason| Message::Refusal { reason }),
-    ]
-}
-
 proptest! {
-    #[test]
-    fn messages_read_back(message in message()) {
-        let bytes = message.to_bytes();
-        prop_assert_eq!(Message::decode(&bytes), Ok(message));
-        // Cut or longer ones are none.
-        prop_assert!(Message::decode(&bytes[..bytes.len() - 1]).is_err());
-        prop_assert!(Message::decode(&[&bytes[..], b"x"].concat()).is_err());
-    }
-
-    #[test]
-    fn any_bytes_are_a_message_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-        if let Ok(message) = Message::decode(&bytes) {
-            let again = message.to_bytes();
-            prop_assert_eq!(Message::decode(&again), Ok(message));
-        }
-    }
-
     /// Whatever becomes of the tiles and however the rest is delayed: each tile is counted once,
     /// nothing that came too late counts as there, and nothing is kept for ever.
     #[test]

@@ -3,40 +3,23 @@
 //
 //   node test/page.mjs URL
 
-import { chromium } from "playwright-core";
 import assert from "node:assert/strict";
-import { existsSync } from "node:fs";
-import { createInterface } from "node:readline";
+
+import { act, launch, pageOf, seen, timeout } from "./browser.mjs";
 
 const url = process.argv[2];
 const origin = new URL(url).origin;
-// Only what hangs takes so long.
-const timeout = 400_000;
-const began = performance.now();
-
-const answers = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
-async function act(what) {
-  console.log(`do: ${what}`);
-  await answers.next();
-}
-function seen(what) {
-  console.log(`${((performance.now() - began) / 1e3).toFixed(1)} s: ${what}`);
-}
-
-const browser = await chromium.launch({
-  executablePath: process.env.PATH.split(":").map((dir) => `${dir}/chromium`).find(existsSync),
-  // Charts are plain canvases, which a processor draws faster than it plays a GPU.
-  args: ["--no-sandbox", "--disable-gpu"],
-});
+// Charts are plain canvases, which a processor draws faster than it plays a GPU.
+const browser = await launch("--disable-gpu");
 const wrong = [];
 const requests = [];
 
 /** A page of its own, or of the given context, that notes all it should not do. */
 async function open(target, context) {
   context ??= await browser.newContext({ viewport: { width: 1280, height: 900 } });
-  const page = await context.newPage();
-  page.setDefaultTimeout(timeout);
-  await page.addInitScript({ path: "node_modules/axe-core/axe.min.js" });
+  // What the browser itself says of a link that is cut, and of answers that are refusals.
+  const page = await pageOf(context, origin, wrong, /net::ERR_|status of 40[13]/);
+  page.on("request", (request) => requests.push(request.url()));
   await page.addInitScript(() => {
     // When the first chart is drawn.
     window.drawn = [];
@@ -45,17 +28,6 @@ async function open(target, context) {
       if (this.canvas.closest("#plot-send")) window.drawn.push(performance.now());
       clear.apply(this, where);
     };
-  });
-  page.on("pageerror", (error) => wrong.push(`error on the page: ${error.message}`));
-  page.on("console", (message) => {
-    const text = message.text();
-    // What the browser itself says of a link that is cut, and of answers that are refusals.
-    if (message.type() === "error" && !/net::ERR_|status of 40[13]/.test(text)) wrong.push(text);
-    if (/Content Security Policy|TrustedHTML|TrustedScript/.test(text)) wrong.push(text);
-  });
-  page.on("request", (request) => {
-    requests.push(request.url());
-    if (!request.url().startsWith(origin)) wrong.push(`external request: ${request.url()}`);
   });
   await page.goto(target);
   return page;

@@ -5,56 +5,27 @@
 //   node test/player.mjs [--brief] URL
 
 import assert from "node:assert/strict";
-import { existsSync } from "node:fs";
-import { createInterface } from "node:readline";
 
-import { chromium } from "playwright-core";
+import { act, launch, pageOf, seen, timeout } from "./browser.mjs";
 
 const url = process.argv.at(-1);
 /** Only whether pictures go on. */
 const brief = process.argv.includes("--brief");
 const origin = new URL(url).origin;
-// Only what hangs takes so long.
-const timeout = 400_000;
-const began = performance.now();
-
-const answers = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
-async function act(what) {
-  console.log(`do: ${what}`);
-  await answers.next();
-}
-function seen(what) {
-  console.log(`${((performance.now() - began) / 1e3).toFixed(1)} s: ${what}`);
-}
-
-const browser = await chromium.launch({
-  executablePath: process.env.PATH.split(":").map((dir) => `${dir}/chromium`).find(existsSync),
-  // WebGL without a GPU.
-  args: ["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"],
-});
+// WebGL without a GPU.
+const browser = await launch("--use-angle=swiftshader", "--enable-unsafe-swiftshader");
 const wrong = [];
 const contextOf = (size) => browser.newContext({ viewport: size ?? { width: 640, height: 480 } });
 
 /** A page of its own, or of the given context, that notes all it should not do. */
 async function open(target, context, prepare) {
   context ??= await contextOf();
-  const page = await context.newPage();
-  page.setDefaultTimeout(timeout);
-  await page.addInitScript({ path: "node_modules/axe-core/axe.min.js" });
+  // What the browser itself says of answers that are refusals, and of a stream that is over.
+  const page = await pageOf(context, origin, wrong, /net::ERR_|status of 40[13]|WebSocket connection to/);
   await page.addInitScript(() =>
     addEventListener("securitypolicyviolation", (event) => console.error(`Content Security Policy: ${event.violatedDirective}`)),
   );
   if (prepare) await page.addInitScript(prepare);
-  page.on("pageerror", (error) => wrong.push(`error on the page: ${error.message}`));
-  page.on("console", (message) => {
-    const text = message.text();
-    // What the browser itself says of answers that are refusals, and of a stream that is over.
-    const own = /net::ERR_|status of 40[13]|WebSocket connection to/.test(text);
-    if (message.type() === "error" && !own) wrong.push(text);
-  });
-  page.on("request", (request) => {
-    if (!request.url().startsWith(origin)) wrong.push(`external request: ${request.url()}`);
-  });
   await page.goto(target);
   return page;
 }
