@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::LaneId;
 use super::budget::Budget;
 use super::calls::CallRules;
-use super::choice::{Choice, Spread};
+use super::choice::Choice;
 use super::congestion::LaneCongestion;
 use super::flows::{Flows, Talk};
 use super::frame::{Class, DATA_OVERHEAD, Frame, FrameError};

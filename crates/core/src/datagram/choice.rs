@@ -66,7 +66,7 @@ impl Choice<'_> {
     }
 
     /// The best lane, and those that may take packets instead of it.
-    fn alike(&self, best: LaneId) -> impl Iterator<Item = &Lane> {
+    pub(super) fn alike(&self, best: LaneId) -> impl Iterator<Item = &Lane> {
         let best = &self.lanes[&best];
         self.lanes.values().filter(|lane| (lane.state, lane.role) == (best.state, best.role))
     }
