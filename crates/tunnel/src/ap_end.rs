@@ -41,8 +41,8 @@ struct Member {
     backlog: Backlog,
 }
 
-/// What waits for a measured link, looked at as often as that is measured: the gateway need not hear of
-/// each packet.
+/// What waits for a measured link for too long, looked at as often as that is measured: the gateway need
+/// not hear of each packet.
 #[derive(Clone, Copy, Debug, Default)]
 struct Backlog {
     bytes: ByteCount,
@@ -200,7 +200,7 @@ impl ApEnd {
         let member = &mut self.members[device];
         let keeps = member.keep(is_near && rate.is_some());
         let rate = rate.map(|rate| match keeps {
-            true => admissible(rate, member.backlog(now)).min(rate),
+            true => admissible(rate, member.backlog(rate, now)).min(rate),
             false => rate,
         });
         let rate = node::told(is_near, rate).unwrap_or(NO_LIMIT);
@@ -264,13 +264,17 @@ impl Member {
         late && cuts_through
     }
 
-    /// What waits for its link, each packet as the longest.
-    fn backlog(&mut self, now: Instant) -> ByteCount {
-        let Downlink::Coded(node) = &self.downlink else { return ByteCount::ZERO };
-        let longest = self.runs.settings().map_or(0, |settings| settings.limits.packet_bytes);
+    /// What waits for its link of `rate` beyond what that carries in time, each packet as the longest.
+    fn backlog(&mut self, rate: Bitrate, now: Instant) -> ByteCount {
+        let (Downlink::Coded(node), Some(settings)) = (&self.downlink, self.runs.settings()) else {
+            return ByteCount::ZERO;
+        };
         if self.backlog.looked.is_none_or(|looked| now >= looked + MEASURE_EVERY) {
-            let bytes = node.backlog() as u64 * u64::from(longest);
-            self.backlog = Backlog { bytes: ByteCount::new(bytes), looked: Some(now) };
+            let waiting = node.backlog() as u64 * u64::from(settings.limits.packet_bytes);
+            // A cohort that is sent on as it comes has its own interval and the next one.
+            let in_time = rate.bytes_in(2 * settings.interval).as_u64();
+            let bytes = ByteCount::new(waiting.saturating_sub(in_time));
+            self.backlog = Backlog { bytes, looked: Some(now) };
         }
         self.backlog.bytes
     }
