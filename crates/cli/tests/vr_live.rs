@@ -84,6 +84,8 @@ fn check_log(text: &str, gops: usize) -> Vec<Value> {
         assert!(line["psnr_db"].as_f64().unwrap() > 0.0, "{line}");
     }
     lines
+        // Without a base layer what is not there is concealed.
+        assert_eq!(count("concealed"), count("late") + count("dropped"), "{line}");
 }
 
 /// Checks that all that was kept is, byte for byte, the package's; how many segments.
@@ -210,6 +212,13 @@ fn a_buffer_is_as_long_as_it_is_said_to_be() {
     drop(server);
 }
 
+    // In the terms of P.1203 it is the same.
+    assert_eq!(summary["initial_loading_delay_s"], summary["startup_s"]);
+    assert_eq!(summary["stalling_events"], summary["stalls"]);
+    assert_eq!(summary["stalling_total_s"], summary["stalled_s"]);
+    let positions = summary["stalling_positions_s"].as_array().unwrap();
+    assert_eq!(positions.len() as u64, stalled.0);
+    assert_eq!(summary["stalling_mean_s"].is_null(), stalled.0 == 0);
 #[test]
 fn the_kernels_tcp_carries_the_same_messages() {
     if !ffmpeg() {

@@ -66,6 +66,9 @@ pub struct GopReport {
     /// Tiles that the server left out.
     pub dropped: usize,
     /// Tiles of a base layer that arrived in time.
+    /// Of those late and left out, tiles of which nothing else was there either, so that they were
+    /// concealed; 0 if the server's word on the GoP never came.
+    pub concealed: usize,
     pub base_arrived: usize,
     /// What the server wanted to send, a base layer included.
     pub planned: ByteCount,
@@ -626,6 +629,7 @@ impl Client {
             let last = [self.last_pose];
             let poses = if open.poses.is_empty() { &last[..] } else { &open.poses };
             let grid = manifest.grid;
+            report.concealed += usize::from(best.is_none());
             let shares = poses.iter().map(|pose| self.viewport.visibility(grid, *pose).share);
             let (mse, psnr) = viewport_error(grid, shares, &losses);
             (report.mse, report.mean_psnr_db) = (Some(mse), Some(psnr));
