@@ -19,6 +19,7 @@ use weftline_video::live::{Content, ServerSettings};
 use weftline_video::ows::{Effort, Entry, Recency};
 use weftline_vr::package::Package;
 
+use super::disk::Disk;
 use super::heads;
 use super::link::{Link, Transport, listen_kernel};
 use super::origin::Origin;
@@ -277,7 +278,7 @@ impl ServeArgs {
             );
         }
         let (content, origin) = (Arc::new(content), Origin::Package(Box::new(package)));
-        Ok(Served { content, origin, settings })
+        Ok(Served { content, origin, settings, disk: Disk::start()? })
     }
 }
 

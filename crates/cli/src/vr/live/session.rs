@@ -15,6 +15,7 @@ use weftline_video::live::{
     Content, Outgoing, PlannedGop, Reported, Server, ServerSettings, TileOrder, Traffic,
 };
 
+use super::disk::Disk;
 use super::link::{Link, Received, Sender};
 use super::origin::{Follower, News, Origin, Place};
 use super::places::Ticket;
@@ -37,6 +38,8 @@ pub(super) struct Served {
     pub(super) origin: Origin,
     pub(super) content: Arc<Content>,
     pub(super) settings: ServerSettings,
+    /// What the files are read by.
+    pub(super) disk: Disk,
 }
 
 /// What was done for a player.
@@ -146,8 +149,8 @@ impl Session<'_> {
                 break ending.unwrap_or(Ok(()));
             }
             let next = tokio::select! {
-                sent = push(&mut sender, &self.queue, &mut self.head, &self.served.origin,
-                            self.clock), if !self.queue.is_empty() => self.sent(sent),
+                sent = push(&mut sender, &self.queue, &mut self.head, &self.served, self.clock),
+                    if !self.queue.is_empty() => self.sent(sent),
                 received = receiver.recv(), if !closed => match received {
                     Ok(Some(Received::Message(message))) => self.received(&message, &mut limit),
                     Ok(Some(Received::CalledBack(_))) => Next::On,
@@ -300,7 +303,14 @@ impl Session<'_> {
     fn received(&mut self, message: &[u8], limit: &mut Option<Instant>) -> Next {
         let now = self.clock.now();
         self.heard = now;
-        match aside(|| self.server.handle_message(message, now)) {
+        // With the first report the stream begins; after that a plan has its time.
+        let plans =
+            !self.server.has_begun() || self.server.poll_timeout().is_some_and(|at| at <= now);
+        let handled = match plans {
+            true => aside(|| self.server.handle_message(message, now)),
+            false => self.server.handle_message(message, now),
+        };
+        match handled {
             Ok(()) => {
                 if self.server.has_player()
                     && let Err(error) = self.ticket.sit()
@@ -373,8 +383,7 @@ impl Session<'_> {
     /// Sends what is still queued: a refusal.
     async fn last_words(&mut self, sender: &mut Sender) {
         while !self.queue.is_empty() {
-            let origin = &self.served.origin;
-            let sent = push(sender, &self.queue, &mut self.head, origin, self.clock).await;
+            let sent = push(sender, &self.queue, &mut self.head, &self.served, self.clock).await;
             if sent.is_err() {
                 return;
             }
@@ -402,14 +411,14 @@ async fn push(
     sender: &mut Sender,
     queue: &VecDeque<Outgoing>,
     head: &mut Option<Bytes>,
-    origin: &Origin,
+    served: &Served,
     clock: Clock,
 ) -> io::Result<bool> {
     let Some(first) = queue.front() else { return Ok(false) };
     let message = match (&*head, first) {
         (Some(message), _) => message.clone(),
         (None, Outgoing::Message(bytes)) => head.insert(bytes.clone().into()).clone(),
-        (None, Outgoing::Tile(order)) => match load(origin, *order).await? {
+        (None, Outgoing::Tile(order)) => match load(served, *order).await? {
             Some(loaded) => head.insert(loaded).clone(),
             None => return Ok(false),
         },
@@ -424,7 +433,8 @@ async fn push(
 }
 
 /// Reads a tile, or a GoP's sound; `None` if a live source has it no more.
-async fn load(origin: &Origin, order: TileOrder) -> io::Result<Option<Bytes>> {
+async fn load(served: &Served, order: TileOrder) -> io::Result<Option<Bytes>> {
+    let origin = &served.origin;
     let is_gone = |error: &io::Error| {
         error.kind() == io::ErrorKind::NotFound && matches!(origin, Origin::Live(_))
     };
@@ -448,7 +458,7 @@ async fn load(origin: &Origin, order: TileOrder) -> io::Result<Option<Bytes>> {
         let tile = Tile { id: order.id, init: &init, segment: &bytes, digests };
         Ok(Message::Tile(tile).to_bytes().into())
     };
-    match tokio::task::spawn_blocking(load).await.map_err(io::Error::other)? {
+    match served.disk.read(load).await {
         Err(error) if is_gone(&error) => Ok(None),
         loaded => loaded.map(Some),
     }
@@ -478,7 +488,7 @@ fn tell(who: &str, planned: &PlannedGop) {
 }
 
 /// Plans, which takes milliseconds: other tasks that were woken on this worker run elsewhere
-/// meanwhile.
+/// meanwhile. That takes one thread more, so it is for nothing else.
 fn aside<T>(plan: impl FnOnce() -> T) -> T {
     use tokio::runtime::{Handle, RuntimeFlavor};
     match Handle::current().runtime_flavor() {
