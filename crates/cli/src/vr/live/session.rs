@@ -89,12 +89,25 @@ pub(super) async fn serve(
     let clock = Clock::start();
     let tally = Tally::default();
     let (heard, dark) = (clock.now(), None);
+    let taken = (0, heard);
     let follower = match &served.origin {
         Origin::Package(_) => None,
         Origin::Live(feed) => Some(feed.follow()),
     };
-    let session =
-        Session { served, server, queue, head, control, clock, who, ticket, tally, heard, dark };
+    let session = Session {
+        served,
+        server,
+        queue,
+        head,
+        control,
+        clock,
+        who,
+        ticket,
+        tally,
+        heard,
+        dark,
+        taken,
+    };
     session.run(link, follower, stop).await
 }
 
@@ -113,6 +126,8 @@ struct Session<'a> {
     heard: Instant,
     /// Since when it has had no connection.
     dark: Option<Instant>,
+    /// What its connection had taken when that last grew, and when that was.
+    taken: (u64, Instant),
 }
 
 /// How a session goes on.
@@ -135,6 +150,7 @@ impl Session<'_> {
         let mut events = control.as_ref().map(Control::events);
         let mut ticks = ticks();
         let mut stop = std::pin::pin!(stop);
+        let put_out = self.ticket.out();
         let (mut closed, mut shut, mut ending) = (false, false, None);
         // When it is given up: nobody may keep it open by doing nothing.
         let mut limit = Some(self.clock.now() + GREETING);
@@ -161,7 +177,11 @@ impl Session<'_> {
                 },
                 () = self.clock.until(self.server.poll_timeout()) => self.timeout(&sender),
                 news = news(&mut follower) => self.news(news, &sender),
-                _ = ticks.tick() => { self.read_counters(&sender); self.look_after() }
+                _ = ticks.tick() => { self.read_counters(&sender); self.look_after(&sender) }
+                () = put_out.notified() => {
+                    let most = "its source has most of the places";
+                    Next::Over(format!("its place is for another player: {most} (--max-players)"))
+                }
                 event = path_event(&mut events) => {
                     tracing::info!("{}: {event}", self.who);
                     Next::On
@@ -222,8 +242,15 @@ impl Session<'_> {
     }
 
     /// Gives up a player that is known to have gone: its place is for others.
-    fn look_after(&mut self) -> Next {
+    fn look_after(&mut self, sender: &Sender) -> Next {
         let now = self.clock.now();
+        let taken = self.control.as_ref().map_or(sender.written(), |control| {
+            let paths = control.stats().session.paths;
+            paths.values().fold(0, |sum: u64, path| sum.saturating_add(path.delivered))
+        });
+        if taken > self.taken.0 || self.queue.is_empty() {
+            self.taken = (taken.max(self.taken.0), now);
+        }
         let patience = SILENCE + self.served.content.gop_duration() * 2;
         // A package's player has a limit of its own until its stream begins; of a live source nobody
         // knows when that is, and players report from the manifest on.
@@ -231,6 +258,10 @@ impl Session<'_> {
         let reports = self.server.has_begun() || (is_live && self.server.has_player());
         if reports && !self.is_shown() && now.since(self.heard) > patience {
             return Next::Gone(format!("nothing came from it for {patience:?}"));
+        }
+        // What it reports it may say without reading, and all that is sent to it would be kept.
+        if now.since(self.taken.1) > patience {
+            return Next::Gone(format!("it has taken nothing of what is sent for {patience:?}"));
         }
         let has_path = self.control.as_ref().is_none_or(|control| {
             control.stats().session.paths.values().any(|path| path.subflow.is_some())
@@ -444,7 +475,17 @@ async fn load(served: &Served, order: TileOrder) -> io::Result<Option<Bytes>> {
     };
     let init = order.with_init.then_some(init);
     let load = move || {
-        let init = init.map_or_else(|| Ok(Vec::new()), |path| read(&path))?;
+        let init = match init {
+            Some(path) => match read(&path)? {
+                // It would be taken for one that the player has.
+                init if init.is_empty() => {
+                    let changed = "is empty: the package was changed; package it anew";
+                    return Err(io::Error::other(format!("{} {changed}", path.display())));
+                }
+                init => init,
+            },
+            None => Vec::new(),
+        };
         let bytes = read(&segment)?;
         if bytes.len() as u64 != order.bytes.as_u64() {
             return Err(io::Error::other(format!(
