@@ -613,6 +613,15 @@ fn framed(message: &Message<'_>) -> Vec<u8> {
     [&(bytes.len() as u32).to_be_bytes()[..], &bytes].concat()
 }
 
+/// What a player of a stream that breaks off says, its log before it.
+#[track_caller]
+fn broken(args: &[&str]) -> String {
+    let output = weftline(args).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    said
+}
+
 /// A player that only spoke kept its place for the whole stream, and all that it was to get was kept for it.
 #[test]
 fn a_player_that_takes_nothing_makes_room() {
@@ -661,7 +670,7 @@ fn one_address_does_not_keep_all_places() {
     socket.connect(&address.parse::<SocketAddr>().unwrap().into()).unwrap();
     let mut other = TcpStream::from(socket);
     other.write_all(&greeting()).unwrap();
-    let [_, mut newest] = crowd;
+    let [_first, newest] = crowd;
     let said = newest.logs("broke off");
     assert!(said.contains("its place is for another player"), "{said}");
     assert_eq!(newest.end().0, Some(1));
@@ -687,7 +696,7 @@ fn a_tile_without_what_its_decoder_needs_ends_the_stream() {
         fs::write(spoiled.join(format!("tiles/t003q{qp}/init.mp4")), b"").unwrap();
     }
     let (_server, address) = serve(&spoiled, &["--scheme", "fix"]);
-    let error = failure(1, &play(&address.to_string(), &[]));
+    let error = broken(&play(&address.to_string(), &[]));
     assert!(error.contains("init.mp4 is empty: the package was changed"), "{error}");
 }
 
@@ -721,7 +730,7 @@ fn what_was_announced_and_never_comes_is_not_waited_for_without_end() {
         let _ = player.read_to_end(&mut Vec::new());
     });
     let args = ["vr", "play", "--server", &address, "--insecure-plaintext", "--transport", "tcp"];
-    let error = failure(1, &[&args[..], &["--grace", "1s"]].concat());
+    let error = broken(&[&args[..], &["--grace", "1s"]].concat());
     assert!(error.contains("broke off after 1 of 4 GoPs: nothing came for 1s"), "{error}");
     said.join().unwrap();
 }
