@@ -87,6 +87,13 @@ impl CallRules {
         self.counted / 5
     }
 
+    /// When a queue of this length is empty that becomes shorter by `part` of a second in each from `now` on: twice
+    /// the time that this takes.
+    fn drained(&self, queue_us: u64, part: f64, now: Instant) -> Instant {
+        let queue = Duration::from_micros(queue_us).min(2 * self.long_queue);
+        now + queue.div_f64(part) * 2 + 2 * self.together
+    }
+
     /// Delays that differ by less are the same, in microseconds.
     fn same_us(&self) -> u64 {
         micros(self.margin) / 3
@@ -183,11 +190,14 @@ enum Phase {
         least_us: i64,
         to: f64,
     },
-    /// The queue, which was so long, is being emptied; the rate after that.
+    /// The queue is being emptied since a cut; the rate after that. It was so long when the cut showed, which it
+    /// does by what was sent later, and is shorter by so much of a second in each.
     Draining {
         to: f64,
+        since: Instant,
         until: Instant,
         queue_us: u64,
+        part: f64,
     },
     /// The limit is kept, and grows: by how much, since when; and when it was used last.
     Held {
@@ -463,8 +473,13 @@ impl Hold {
                 self.rest = (self.rest / 2).max(self.rules.rest);
                 self.hold(to, now);
             }
+            // It goes on growing until the cut shows, for a round trip.
+            Phase::Draining { since, until, queue_us: longest, part, .. }
+                if now - trip < *since && queue_us > *longest =>
+            {
+                (*longest, *until) = (queue_us, self.rules.drained(queue_us, *part, now));
+            }
             Phase::Draining { until, .. } if now < *until => {}
-            // If it is much longer now, it grew before the cut showed, which was too small for it.
             Phase::Draining { queue_us: before, to, .. }
                 if (*before / 2..*before * 2).contains(&queue_us) =>
             {
@@ -568,12 +583,10 @@ impl Hold {
         self.cuts += 1;
         let CallRules { together, long_queue, .. } = self.rules;
         self.wait = now + trip + 2 * together;
-        // Twice the time that it takes to empty the queue at this rate, once it shows.
         let part = (queue.as_secs_f64() / long_queue.as_secs_f64()).clamp(0.2, 1.0) / 2.0;
         self.rate = self.bounded(to * (1.0 - part));
-        let took = queue.min(2 * long_queue).div_f64(part) * 2;
-        let until = now + trip + took + 2 * together;
-        self.phase = Phase::Draining { to, until, queue_us };
+        let until = self.rules.drained(queue_us, part, now + trip);
+        self.phase = Phase::Draining { to, since: now, until, queue_us, part };
     }
 
     /// The limit of all that is sent over the path, in bytes a second.

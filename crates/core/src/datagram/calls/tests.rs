@@ -158,6 +158,19 @@ fn a_call_waits_little_and_tcp_has_nearly_all() {
     }
 }
 
+/// A queue of a far link grows for a round trip before a cut shows, to several times what was cut for; it is
+/// emptied nonetheless.
+#[test]
+fn a_queue_that_grows_until_a_cut_shows_is_ours() {
+    let mut world = World::new(367.6106055489412, 278);
+    (world.longest, world.every_ms, world.noise_us) = (0.7939456616717773, 42, 430);
+    (world.ahead_us, world.ppm) = (0, 0);
+    world.run(20_000);
+    let (wait, part) = world.measure(60_000);
+    assert!(wait <= 45.0 && part >= 0.9, "{wait} {part}");
+    assert_eq!(world.hold.status().in_vain, 0);
+}
+
 #[test]
 fn without_a_call_nothing_is_held() {
     let mut world = World::new(20.0, 40);
@@ -429,7 +442,9 @@ fn a_lane_that_falls_silent_holds_nothing() {
 fn bulk_on_the_lane_and_tcp_have_half_each_at_least() {
     let mut hold = Hold::new(CallRules::default());
     let until = Instant::FAR;
-    (hold.phase, hold.rate) = (Phase::Draining { to: 1e6, until, queue_us: 20_000 }, 1e6);
+    let since = Instant::ZERO;
+    let phase = Phase::Draining { to: 1e6, since, until, queue_us: 20_000, part: 0.1 };
+    (hold.phase, hold.rate) = (phase, 1e6);
     for (tcp, lane, expected) in [(8, 0, [8.0, 4.0]), (2, 6, [4.0, 6.0]), (4, 4, [4.0, 4.0])] {
         let at = |ms: u64| {
             let carried = Carried { tcp: tcp * 125 * ms, lane: lane * 125 * ms, bulk: 0 };
