@@ -124,6 +124,8 @@ fn rates_of_a_results_directory_are_played_and_reported() {
     for record in &records {
         let late = if record.transport == "linux" { 12.0 } else { 0.0 };
         assert!((record.late_tiles - late).abs() < 1e-9, "{record:?}");
+        assert_eq!(record.concealed_tiles, Some(record.late_tiles + record.dropped_tiles));
+        assert_eq!((record.initial_loading_delay_s, record.stalling_events), (Some(1.0), 0));
         assert_eq!((record.condition.as_str(), record.gops), ("office", 2));
     }
     // Where FBDT brings everything at its finest, order and rates have nothing left to gain.

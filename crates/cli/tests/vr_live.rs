@@ -10,7 +10,7 @@ mod common;
 
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -19,12 +19,15 @@ use std::time::Duration;
 use common::vr::ffmpeg;
 use common::{Daemon, PATIENCE, failure, weftline};
 use serde_json::Value;
-use weftline_core::Bitrate;
+use weftline_core::{Bitrate, ByteCount};
 use weftline_lab::LabError;
 use weftline_lab::emulator::Start;
 use weftline_lab::testbed::{PathLinks, Testbed};
 use weftline_lab::topology::End;
 use weftline_link::{LinkConfig, LossModel, QueueLimit, RateTrace};
+use weftline_video::evaluate::Concealment;
+use weftline_video::geometry::{FrameSize, Grid};
+use weftline_video::live::wire::{GopNotice, Hello, Manifest, Message, Report, TileNotice};
 
 const GOPS: usize = 4;
 const TILES: u64 = 8;
@@ -81,6 +84,8 @@ fn check_log(text: &str, gops: usize) -> Vec<Value> {
         let count = |key: &str| line[key].as_u64().unwrap();
         assert_eq!(count("gop"), gop as u64);
         assert_eq!(count("arrived") + count("late") + count("dropped"), TILES, "{line}");
+        // Without a base layer what is not there is concealed.
+        assert_eq!(count("concealed"), count("late") + count("dropped"), "{line}");
         assert!(line["psnr_db"].as_f64().unwrap() > 0.0, "{line}");
     }
     lines
@@ -207,6 +212,13 @@ fn a_buffer_is_as_long_as_it_is_said_to_be() {
     assert!(summary["startup_s"].as_f64().unwrap() >= 1.5, "{summary}");
     let stalled = (summary["stalls"].as_u64().unwrap(), summary["stalled_s"].as_f64().unwrap());
     assert_eq!(stalled.0 == 0, stalled.1 == 0.0, "{summary}");
+    // In the terms of P.1203 it is the same.
+    assert_eq!(summary["initial_loading_delay_s"], summary["startup_s"]);
+    assert_eq!(summary["stalling_events"], summary["stalls"]);
+    assert_eq!(summary["stalling_total_s"], summary["stalled_s"]);
+    let positions = summary["stalling_positions_s"].as_array().unwrap();
+    assert_eq!(positions.len() as u64, stalled.0);
+    assert_eq!(summary["stalling_mean_s"].is_null(), stalled.0 == 0);
     drop(server);
 }
 
@@ -587,4 +599,138 @@ fn a_player_that_is_cut_off_makes_room() {
     player.signal("-KILL");
     server.signal("-TERM");
     assert_eq!(server.end().0, Some(0));
+}
+
+/// A greeting with the settings of every day, with its length before it.
+fn greeting() -> Vec<u8> {
+    let hello = Hello { fov_deg: [100.0; 2], buffer: None, rebuffer: Duration::ZERO };
+    framed(&Message::Hello(hello))
+}
+
+/// A message as the kernel's transports carry it.
+fn framed(message: &Message<'_>) -> Vec<u8> {
+    let bytes = message.to_bytes();
+    [&(bytes.len() as u32).to_be_bytes()[..], &bytes].concat()
+}
+
+/// What a player of a stream that breaks off says, its log before it.
+#[track_caller]
+fn broken(args: &[&str]) -> String {
+    let output = weftline(args).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    said
+}
+
+/// A player that only spoke kept its place for the whole stream, and all that it was to get was kept for it.
+#[test]
+fn a_player_that_takes_nothing_makes_room() {
+    if !ffmpeg() {
+        return;
+    }
+    let tcp = ["--transport", "tcp", "--gops", "5000", "--max-players", "1"];
+    let (server, address) = serve(package(), &tcp);
+    let mut player = TcpStream::connect(address).unwrap();
+    player.write_all(&greeting()).unwrap();
+    let mut report = Report::default();
+    let until = std::time::Instant::now() + PATIENCE;
+    while player.write_all(&framed(&Message::Report(report.clone()))).is_ok() {
+        // What it says to have had.
+        report.received += 10_000;
+        assert!(std::time::Instant::now() < until, "it still has its place");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    server.logs("it has taken nothing of what is sent for 11s");
+}
+
+/// Players from one address took all places and kept them, by reporting.
+#[test]
+fn one_address_does_not_keep_all_places() {
+    if !ffmpeg() {
+        return;
+    }
+    let tcp = ["--transport", "tcp", "--gops", "500", "--max-players", "2"];
+    let (server, address) = serve(package(), &tcp);
+    let address = address.to_string();
+    let crowd = [(); 2].map(|()| {
+        let args = ["vr", "play", "--server", &address, "--insecure-plaintext", "--log", "-"];
+        let mut player = Daemon::start(&[&args[..], &["--transport", "tcp"]].concat());
+        player.says("gop,time_s,");
+        player.says("0,");
+        player
+    });
+    // A third one of theirs is told that there is no room.
+    let args = ["vr", "play", "--server", &address, "--insecure-plaintext", "--transport", "tcp"];
+    let error = failure(1, &args);
+    assert!(error.contains("there are 2 players already"), "{error}");
+    // One of another address is not.
+    let from: SocketAddr = "127.0.0.7:0".parse().unwrap();
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.bind(&from.into()).unwrap();
+    socket.connect(&address.parse::<SocketAddr>().unwrap().into()).unwrap();
+    let mut other = TcpStream::from(socket);
+    other.write_all(&greeting()).unwrap();
+    let [_first, newest] = crowd;
+    let said = newest.logs("broke off");
+    assert!(said.contains("its place is for another player"), "{said}");
+    assert_eq!(newest.end().0, Some(1));
+    let mut length = [0; 4];
+    other.read_exact(&mut length).unwrap();
+    let mut manifest = vec![0; u32::from_be_bytes(length) as usize];
+    other.read_exact(&mut manifest).unwrap();
+    assert!(matches!(Message::decode(&manifest), Ok(Message::Manifest(_))));
+    drop(server);
+}
+
+/// What a decoder is set up from was empty: all of that tile was taken for whole.
+#[test]
+fn a_tile_without_what_its_decoder_needs_ends_the_stream() {
+    if !ffmpeg() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let spoiled = dir.path().join("package");
+    let copy = Command::new("cp").arg("-r").arg(package()).arg(&spoiled).status().unwrap();
+    assert!(copy.success());
+    for qp in [22, 37] {
+        fs::write(spoiled.join(format!("tiles/t003q{qp}/init.mp4")), b"").unwrap();
+    }
+    let (_server, address) = serve(&spoiled, &["--scheme", "fix"]);
+    let error = broken(&play(&address.to_string(), &[]));
+    assert!(error.contains("init.mp4 is empty: the package was changed"), "{error}");
+}
+
+/// A server that says that all was sent, and has announced one GoP of four.
+#[test]
+fn what_was_announced_and_never_comes_is_not_waited_for_without_end() {
+    if !ffmpeg() {
+        return;
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let said = std::thread::spawn(move || {
+        let (mut player, _) = listener.accept().unwrap();
+        let manifest = Manifest {
+            frame: FrameSize::new(192, 96).unwrap(),
+            grid: Grid::new(1, 1).unwrap(),
+            gop: Duration::from_millis(500),
+            gop_frames: 4,
+            gops: 4,
+            concealment: Concealment::Grey,
+            scheme: "ows".to_owned(),
+            qps: vec![22],
+            sound: None,
+        };
+        let tile = TileNotice { planned: None, base: None, grey: 1.0, changes: Vec::new() };
+        let gop = GopNotice { gop: 0, expected: ByteCount::ZERO, sound: 0, tiles: vec![tile] };
+        for message in [Message::Manifest(manifest), Message::Gop(gop), Message::End { gops: 4 }] {
+            player.write_all(&framed(&message)).unwrap();
+        }
+        // Until it has had enough.
+        let _ = player.read_to_end(&mut Vec::new());
+    });
+    let args = ["vr", "play", "--server", &address, "--insecure-plaintext", "--transport", "tcp"];
+    let error = broken(&[&args[..], &["--grace", "1s"]].concat());
+    assert!(error.contains("broke off after 1 of 4 GoPs: nothing came for 1s"), "{error}");
+    said.join().unwrap();
 }

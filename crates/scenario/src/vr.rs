@@ -60,6 +60,25 @@ pub struct VrRecord {
     pub late_tiles: f64,
     /// Tiles a GoP that were not sent.
     pub dropped_tiles: f64,
+    /// Tiles a GoP of which nothing was on time, so that they were concealed; not in results of before.
+    #[serde(default)]
+    pub concealed_tiles: Option<f64>,
+    /// The initial loading delay in seconds, as ITU-T P.1203 calls it: from the beginning of the stream to
+    /// its first picture. Not in results of before.
+    #[serde(default)]
+    pub initial_loading_delay_s: Option<f64>,
+    /// Stalling events after that.
+    #[serde(default)]
+    pub stalling_events: u64,
+    /// How long they were together, in seconds.
+    #[serde(default)]
+    pub stalling_total_s: f64,
+    /// How long they were in the mean, in seconds, if there were any.
+    #[serde(default)]
+    pub stalling_mean_s: Option<f64>,
+    /// Where they were in the media, in seconds of its time.
+    #[serde(default)]
+    pub stalling_positions_s: Vec<f64>,
     /// What was to be sent.
     pub sent_bytes: u64,
     /// What the paths carried.

@@ -227,6 +227,9 @@ fn records(
                 concealment: one.concealment.name().to_owned(),
                 viewer: trace.viewer().to_owned(),
                 rate_scale: scaled.scales[one.scene],
+                // A GoP is shown when its time to be sent is over, and what is late is concealed: the picture
+                // never stands still after that.
+                initial_loading_delay_s: Some(scene.table.gop_duration().as_secs_f64()),
                 constant: scaled.constant,
                 ..common
             });
@@ -249,6 +252,7 @@ fn record(outcome: &SessionOutcome, rates: &Rates, warm_up: usize) -> VrRecord {
         mean_psnr_db: outcome.mean_psnr_db(),
         late_tiles: outcome.mean_late(),
         dropped_tiles: gops.iter().map(|gop| gop.dropped as f64).sum::<f64>() / count,
+        concealed_tiles: Some(outcome.mean_concealed()),
         sent_bytes: gops.iter().map(|gop| gop.sent.as_u64()).sum(),
         carried_bytes: gops.iter().map(|gop| gop.carried.as_u64()).sum(),
         version: crate::VERSION.to_owned(),

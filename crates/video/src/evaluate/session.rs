@@ -80,6 +80,8 @@ pub struct GopOutcome {
     pub late: usize,
     /// Tiles that were not sent.
     pub dropped: usize,
+    /// Tiles of which no encoding was whole at the deadline, so that they were concealed.
+    pub concealed: usize,
     /// The viewport's MSE that the plan expected.
     pub expected_mse: f64,
     /// The viewport's MSE, the mean over the poses.
@@ -116,6 +118,11 @@ impl SessionOutcome {
     /// The mean number of tiles a GoP that were sent and late.
     pub fn mean_late(&self) -> f64 {
         self.mean(|gop| gop.late as f64)
+    }
+
+    /// The mean number of tiles a GoP that were concealed.
+    pub fn mean_concealed(&self) -> f64 {
+        self.mean(|gop| gop.concealed as f64)
     }
 
     fn mean(&self, value: impl Fn(&GopOutcome) -> f64) -> f64 {
@@ -318,6 +325,7 @@ impl Session<'_> {
             carried: room.iter().copied().sum(),
             late,
             dropped: plan.dropped.len(),
+            concealed: shown.iter().filter(|shown| !matches!(shown, Shown::Rung(_))).count(),
             expected_mse: plan.expected_loss * scale,
             mse: 0.0,
             mean_psnr_db: 0.0,

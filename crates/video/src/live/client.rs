@@ -44,7 +44,8 @@ pub enum Handled<'a> {
         tile: Tile<'a>,
         /// Whether it arrived before its GoP was shown.
         on_time: bool,
-        /// Whether its bytes are those that were packaged; others are never shown.
+        /// Whether its bytes are those that were packaged, and what its decoder is set up from has come;
+        /// others are never shown.
         is_genuine: bool,
     },
 }
@@ -65,6 +66,9 @@ pub struct GopReport {
     pub damaged: usize,
     /// Tiles that the server left out.
     pub dropped: usize,
+    /// Of those late and left out, tiles of which nothing else was there either, so that they were
+    /// concealed; 0 if the server's word on the GoP never came.
+    pub concealed: usize,
     /// Tiles of a base layer that arrived in time.
     pub base_arrived: usize,
     /// What the server wanted to send, a base layer included.
@@ -165,6 +169,8 @@ pub struct Client {
     last_pose: Orientation,
     /// The time in the video of the pose before.
     last_pose_at: Option<Duration>,
+    /// What decoders it has been sent what they are set up from: tile and QP.
+    set_up: BTreeSet<(u16, u8)>,
     /// What is to be reported: tiles, and whether they were on time.
     arrived: VecDeque<(TileId, bool)>,
     has_end: bool,
@@ -193,6 +199,7 @@ impl Client {
             poses: Vec::new(),
             last_pose: Orientation::default(),
             last_pose_at: None,
+            set_up: BTreeSet::new(),
             arrived: VecDeque::new(),
             has_end: false,
             is_closed: false,
@@ -405,6 +412,11 @@ impl Client {
         self.all_shown() && self.open.is_empty()
     }
 
+    /// Whether the last GoP has been shown: what is still to be judged waits for the server's word.
+    pub fn has_shown_all(&self) -> bool {
+        self.all_shown()
+    }
+
     /// Whether the server has said that no more GoPs come.
     pub fn has_end(&self) -> bool {
         self.has_end
@@ -509,13 +521,15 @@ impl Client {
         self.check_tile(id)?;
         self.check_gop(id.gop)?;
         let on_time = self.playback.is_in_time(id.gop, now);
-        if !tile.is_genuine() {
+        let is_set_up = !tile.init.is_empty() || self.set_up.contains(&(id.tile, id.qp));
+        if !is_set_up || !tile.is_genuine() {
             // It is as good as lost. The server is not told that it is there.
             if let Some(open) = self.open_gop(id.gop) {
                 open.damaged.insert(id);
             }
             return Ok(Handled::Tile { tile, on_time, is_genuine: false });
         }
+        self.set_up.insert((id.tile, id.qp));
         let bytes = tile.segment.len() as u64;
         let mut is_new = true;
         if let Some(open) = self.open_gop(id.gop) {
@@ -545,6 +559,10 @@ impl Client {
     }
 
     fn report(&mut self, now: Instant) {
+        // One that does not go out waits, and the next has what both would say.
+        if !self.outgoing.is_empty() {
+            return;
+        }
         let count = self.arrived.len().min(MAX_REPORTED);
         let report = Report {
             received: self.received,
@@ -611,6 +629,7 @@ impl Client {
             let changes: Vec<f64> = told.changes.iter().map(|change| f64::from(*change)).collect();
             let grey = f64::from(told.grey);
             let concealments = Concealments { grey, changes: &changes };
+            report.concealed += usize::from(best.is_none());
             losses.push(match (best, concealment) {
                 (Some(best), _) => best.loss,
                 (None, None) => grey,

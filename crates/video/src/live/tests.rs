@@ -1,6 +1,7 @@
 //! Streams in memory: a server and a player in virtual time, with a network between them that does
 //! what a test says.
 
+mod hostile;
 mod messages;
 mod pages;
 mod sound;

@@ -92,6 +92,8 @@ pub(super) struct StreamSender {
     half: OwnedWriteHalf,
     /// How much of the message under way has been written, its length included.
     written: usize,
+    /// How much of all messages has been.
+    all: u64,
 }
 
 /// Messages from a byte stream.
@@ -118,7 +120,7 @@ impl Link {
         let _ = SockRef::from(&stream).set_tcp_notsent_lowat(NOTSENT);
         let _ = stream.set_nodelay(true);
         let (read, write) = stream.into_split();
-        let sender = Sender::Stream(StreamSender { half: write, written: 0 });
+        let sender = Sender::Stream(StreamSender { half: write, written: 0, all: 0 });
         let buffer = BytesMut::new();
         let receiver = Receiver::Stream(StreamReceiver { half: read, buffer, longest });
         Self { sender, receiver, control: None }
@@ -160,6 +162,14 @@ impl Sender {
         }
     }
 
+    /// Bytes that the kernel has taken of a connection of its own; of weftline's, its counters know more.
+    pub(super) fn written(&self) -> u64 {
+        match self {
+            Self::Messages(_) => 0,
+            Self::Stream(sender) => sender.all,
+        }
+    }
+
     /// Nothing more will be sent.
     pub(super) async fn shutdown(&mut self) {
         match self {
@@ -180,7 +190,10 @@ impl StreamSender {
             };
             match self.half.write(rest).await? {
                 0 => return Err(io::ErrorKind::WriteZero.into()),
-                n => self.written += n,
+                n => {
+                    self.written += n;
+                    self.all = self.all.saturating_add(n as u64);
+                }
             }
         }
         self.written = 0;

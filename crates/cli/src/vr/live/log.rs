@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use weftline_core::Instant;
@@ -48,8 +47,8 @@ impl GopLog {
         if !json {
             let paths: String = names.iter().map(|name| format!(",{name}_bytes")).collect();
             log.line(&format!(
-                "gop,time_s,arrived,late,called_back,damaged,dropped,planned_bytes,expected_bytes,bytes,\
-                 late_bytes,psnr_db,mean_psnr_db,stalled_s,sound,down{paths}"
+                "gop,time_s,arrived,late,called_back,damaged,dropped,concealed,planned_bytes,expected_bytes,\
+                 bytes,late_bytes,psnr_db,mean_psnr_db,stalled_s,sound,down{paths}"
             ))?;
         }
         Ok(log)
@@ -82,7 +81,7 @@ fn csv_line(report: &GopReport, around: &Around) -> String {
         around.paths.iter().filter(|(_, _, up)| !up).map(|(name, _, _)| name.as_str()).collect();
     let paths: String = around.paths.iter().map(|(_, bytes, _)| format!(",{bytes}")).collect();
     format!(
-        "{},{:.3},{},{},{},{},{},{},{},{},{},{},{},{:.3},{},{}{paths}",
+        "{},{:.3},{},{},{},{},{},{},{},{},{},{},{},{},{:.3},{},{}{paths}",
         r.gop,
         around.time_s,
         r.arrived,
@@ -90,6 +89,7 @@ fn csv_line(report: &GopReport, around: &Around) -> String {
         r.called_back,
         r.damaged,
         r.dropped,
+        r.concealed,
         r.planned.as_u64(),
         r.expected.as_u64(),
         r.bytes.as_u64(),
@@ -115,6 +115,7 @@ fn json_line(report: &GopReport, around: &Around) -> String {
         "called_back": report.called_back,
         "damaged": report.damaged,
         "dropped": report.dropped,
+        "concealed": report.concealed,
         "planned_bytes": report.planned.as_u64(),
         "expected_bytes": report.expected.as_u64(),
         "bytes": report.bytes.as_u64(),
@@ -140,6 +141,7 @@ pub(super) struct Summary {
     called_back: usize,
     damaged: usize,
     dropped: usize,
+    concealed: usize,
     bytes: u64,
     late_bytes: u64,
     mse: f64,
@@ -147,8 +149,6 @@ pub(super) struct Summary {
     judged: u32,
     /// When the first GoP was shown, since the program began to connect.
     pub(super) first_shown: Option<Instant>,
-    /// How often the picture stood still, and how long.
-    stalls: (u32, Duration),
     /// GoPs that have sound, and of these those whose sound was there in time; and its bytes.
     sound: ([u32; 2], u64),
     /// The same in the terms of P.1203.
@@ -174,10 +174,9 @@ impl Summary {
         self.called_back += report.called_back;
         self.damaged += report.damaged;
         self.dropped += report.dropped;
+        self.concealed += report.concealed;
         self.bytes += report.bytes.as_u64();
         self.late_bytes += report.late_bytes.as_u64();
-        self.stalls.0 += u32::from(!report.stalled.is_zero());
-        self.stalls.1 += report.stalled;
         self.sound.0[0] += u32::from(report.sound.is_some());
         self.sound.0[1] += u32::from(report.sound == Some(true));
         self.sound.1 += report.sound_bytes.as_u64();
@@ -214,7 +213,7 @@ impl Summary {
         let startup = self.startup_s().map_or("nothing was shown".to_owned(), |seconds| {
             format!("the first picture came after {seconds:.2} s")
         });
-        let (stalls, stalled) = self.stalls;
+        let stalling = self.inputs.stalling();
         let sound = match self.sound {
             ([0, _], _) => String::new(),
             ([all, there], bytes) => {
@@ -223,25 +222,28 @@ impl Summary {
         };
         format!(
             "{shown} of {gops} GoPs over {transport}, {scheme}, {concealment}: {psnr}\n\
-             tiles: {} arrived, {} late ({} called back, {} damaged), {} dropped\n\
+             tiles: {} arrived, {} late ({} called back, {} damaged), {} dropped; {} concealed\n\
              {sound}segments: {:.2} MB in time, {:.2} MB too late; received: {}\n\
-             {startup}; it stood still {stalls} times, {:.2} s in all\n",
+             {startup}; it stood still {} times, {:.2} s in all\n",
             self.arrived,
             self.late,
             self.called_back,
             self.damaged,
             self.dropped,
+            self.concealed,
             mb(self.bytes),
             mb(self.late_bytes),
             paths.join(", "),
-            stalled.as_secs_f64()
+            stalling.events(),
+            stalling.total.as_secs_f64()
         )
     }
 
     /// For programs.
     pub(super) fn json(&self) -> String {
         let [transport, scheme, concealment] = &self.about;
-        let psnr = self.psnr();
+        let (psnr, stalling) = (self.psnr(), self.inputs.stalling());
+        let stalled_s = stalling.total.as_secs_f64();
         let paths = self.paths.iter().map(|(name, bytes)| json!({ "name": name, "bytes": bytes }));
         let object = json!({
             "schema": 1,
@@ -258,13 +260,20 @@ impl Summary {
             "called_back": self.called_back,
             "damaged": self.damaged,
             "dropped": self.dropped,
+            "concealed": self.concealed,
             "bytes": self.bytes,
             "late_bytes": self.late_bytes,
             "psnr_of_mean_db": psnr.map(|[of_mean, _]| of_mean),
             "mean_psnr_db": psnr.map(|[_, mean]| mean),
             "startup_s": self.startup_s(),
-            "stalls": self.stalls.0,
-            "stalled_s": self.stalls.1.as_secs_f64(),
+            "stalls": stalling.events(),
+            "stalled_s": stalled_s,
+            // The same as ITU-T P.1203 calls it, with what the Recommendation wants besides.
+            "initial_loading_delay_s": self.startup_s(),
+            "stalling_events": stalling.events(),
+            "stalling_total_s": stalled_s,
+            "stalling_mean_s": stalling.mean_s(),
+            "stalling_positions_s": stalling.positions_s,
             "sound_gops": self.sound.0[0],
             "sound_in_time": self.sound.0[1],
             "sound_bytes": self.sound.1,

@@ -20,6 +20,29 @@ pub(super) struct Inputs {
     stalls: Vec<(u32, Duration)>,
 }
 
+/// The stalling events of a session. The initial loading delay, which the model's inputs have as one at media
+/// time 0, is none of them.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Stalling {
+    /// How long they were together.
+    pub(super) total: Duration,
+    /// Where each was, in seconds of the media's time.
+    pub(super) positions_s: Vec<f64>,
+}
+
+impl Stalling {
+    /// How many there were.
+    pub(super) fn events(&self) -> usize {
+        self.positions_s.len()
+    }
+
+    /// How long they were in the mean, in seconds, if there were any.
+    pub(super) fn mean_s(&self) -> Option<f64> {
+        let events = self.events();
+        (events > 0).then(|| self.total.as_secs_f64() / events as f64)
+    }
+}
+
 /// What all segments have in common.
 #[derive(Clone, Debug)]
 struct Stream {
@@ -47,6 +70,15 @@ impl Inputs {
         self.segments.push((report.gop, bytes));
         if !report.stalled.is_zero() {
             self.stalls.push((report.gop, report.stalled));
+        }
+    }
+
+    /// How the picture stood still after its beginning.
+    pub(super) fn stalling(&self) -> Stalling {
+        let gop_s = self.stream.as_ref().map_or(0.0, |stream| stream.gop_s);
+        Stalling {
+            total: self.stalls.iter().map(|(_, stood)| *stood).sum(),
+            positions_s: self.stalls.iter().map(|(gop, _)| f64::from(*gop) * gop_s).collect(),
         }
     }
 
@@ -115,13 +147,18 @@ mod tests {
             stalled: Duration::from_millis(250),
             ..GopReport::default()
         };
+        assert_eq!(inputs.stalling().mean_s(), None);
         inputs.add(&report);
+        inputs.add(&GopReport { gop: 2, ..report });
+        let stalling = inputs.stalling();
+        assert_eq!((stalling.events(), stalling.mean_s()), (2, Some(0.25)));
+        assert_eq!((stalling.total, stalling.positions_s), (report.stalled * 2, vec![0.5, 1.0]));
         let said = inputs.json(Some(1.5));
         let video = &said["I13"]["segments"][0];
         assert_eq!((&video["bitrate"], &video["start"]), (&json!(400.0), &json!(0.5)));
         assert_eq!((&video["fps"], &video["resolution"]), (&json!(30.0), &json!("192x96")));
         assert_eq!((&video["codec"], &video["duration"]), (&json!("h264"), &json!(0.5)));
         assert_eq!(said["I11"]["segments"][0]["bitrate"], json!(128.0));
-        assert_eq!(said["I23"]["stalling"], json!([[0.0, 1.5], [0.5, 0.25]]));
+        assert_eq!(said["I23"]["stalling"], json!([[0.0, 1.5], [0.5, 0.25], [1.0, 0.25]]));
     }
 }

@@ -94,7 +94,10 @@ impl Player<'_> {
         let mut queue: VecDeque<Bytes> = VecDeque::new();
         let (mut closed, mut broken) = (false, false);
         loop {
-            while let Some(message) = self.client.poll_transmit() {
+            // The rest stays where it is made, and there are bounds to it.
+            if queue.is_empty()
+                && let Some(message) = self.client.poll_transmit()
+            {
                 queue.push_back(message.into());
             }
             while let Some(report) = self.client.poll_event() {
@@ -141,7 +144,9 @@ impl Player<'_> {
         // Before the first GoP of a live source there is nothing to be said.
         let has_begun = self.client.position(self.clock.now()).is_some();
         let is_live = self.client.manifest().is_some_and(|manifest| manifest.gops == 0);
-        let waits = !closed && !self.client.has_end() && (has_begun || !is_live);
+        // What was announced before the end is there, or it is missed once all has been shown.
+        let has_all = self.client.has_end() && !self.client.has_shown_all();
+        let waits = !closed && !has_all && (has_begun || !is_live);
         waits.then(|| self.heard + self.playing.patience + gop * 2)
     }
 

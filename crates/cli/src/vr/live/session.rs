@@ -15,6 +15,7 @@ use weftline_video::live::{
     Content, Outgoing, PlannedGop, Reported, Server, ServerSettings, TileOrder, Traffic,
 };
 
+use super::disk::Disk;
 use super::link::{Link, Received, Sender};
 use super::origin::{Follower, News, Origin, Place};
 use super::places::Ticket;
@@ -37,6 +38,8 @@ pub(super) struct Served {
     pub(super) origin: Origin,
     pub(super) content: Arc<Content>,
     pub(super) settings: ServerSettings,
+    /// What the files are read by.
+    pub(super) disk: Disk,
 }
 
 /// What was done for a player.
@@ -86,12 +89,25 @@ pub(super) async fn serve(
     let clock = Clock::start();
     let tally = Tally::default();
     let (heard, dark) = (clock.now(), None);
+    let taken = (0, heard);
     let follower = match &served.origin {
         Origin::Package(_) => None,
         Origin::Live(feed) => Some(feed.follow()),
     };
-    let session =
-        Session { served, server, queue, head, control, clock, who, ticket, tally, heard, dark };
+    let session = Session {
+        served,
+        server,
+        queue,
+        head,
+        control,
+        clock,
+        who,
+        ticket,
+        tally,
+        heard,
+        dark,
+        taken,
+    };
     session.run(link, follower, stop).await
 }
 
@@ -110,6 +126,8 @@ struct Session<'a> {
     heard: Instant,
     /// Since when it has had no connection.
     dark: Option<Instant>,
+    /// What its connection had taken when that last grew, and when that was.
+    taken: (u64, Instant),
 }
 
 /// How a session goes on.
@@ -132,6 +150,7 @@ impl Session<'_> {
         let mut events = control.as_ref().map(Control::events);
         let mut ticks = ticks();
         let mut stop = std::pin::pin!(stop);
+        let put_out = self.ticket.out();
         let (mut closed, mut shut, mut ending) = (false, false, None);
         // When it is given up: nobody may keep it open by doing nothing.
         let mut limit = Some(self.clock.now() + GREETING);
@@ -146,8 +165,8 @@ impl Session<'_> {
                 break ending.unwrap_or(Ok(()));
             }
             let next = tokio::select! {
-                sent = push(&mut sender, &self.queue, &mut self.head, &self.served.origin,
-                            self.clock), if !self.queue.is_empty() => self.sent(sent),
+                sent = push(&mut sender, &self.queue, &mut self.head, &self.served, self.clock),
+                    if !self.queue.is_empty() => self.sent(sent),
                 received = receiver.recv(), if !closed => match received {
                     Ok(Some(Received::Message(message))) => self.received(&message, &mut limit),
                     Ok(Some(Received::CalledBack(_))) => Next::On,
@@ -158,7 +177,11 @@ impl Session<'_> {
                 },
                 () = self.clock.until(self.server.poll_timeout()) => self.timeout(&sender),
                 news = news(&mut follower) => self.news(news, &sender),
-                _ = ticks.tick() => { self.read_counters(&sender); self.look_after() }
+                _ = ticks.tick() => { self.read_counters(&sender); self.look_after(&sender) }
+                () = put_out.notified() => {
+                    let most = "its source has most of the places";
+                    Next::Over(format!("its place is for another player: {most} (--max-players)"))
+                }
                 event = path_event(&mut events) => {
                     tracing::info!("{}: {event}", self.who);
                     Next::On
@@ -219,8 +242,15 @@ impl Session<'_> {
     }
 
     /// Gives up a player that is known to have gone: its place is for others.
-    fn look_after(&mut self) -> Next {
+    fn look_after(&mut self, sender: &Sender) -> Next {
         let now = self.clock.now();
+        let taken = self.control.as_ref().map_or(sender.written(), |control| {
+            let paths = control.stats().session.paths;
+            paths.values().fold(0, |sum: u64, path| sum.saturating_add(path.delivered))
+        });
+        if taken > self.taken.0 || self.queue.is_empty() {
+            self.taken = (taken.max(self.taken.0), now);
+        }
         let patience = SILENCE + self.served.content.gop_duration() * 2;
         // A package's player has a limit of its own until its stream begins; of a live source nobody
         // knows when that is, and players report from the manifest on.
@@ -228,6 +258,10 @@ impl Session<'_> {
         let reports = self.server.has_begun() || (is_live && self.server.has_player());
         if reports && !self.is_shown() && now.since(self.heard) > patience {
             return Next::Gone(format!("nothing came from it for {patience:?}"));
+        }
+        // What it reports it may say without reading, and all that is sent to it would be kept.
+        if now.since(self.taken.1) > patience {
+            return Next::Gone(format!("it has taken nothing of what is sent for {patience:?}"));
         }
         let has_path = self.control.as_ref().is_none_or(|control| {
             control.stats().session.paths.values().any(|path| path.subflow.is_some())
@@ -300,7 +334,14 @@ impl Session<'_> {
     fn received(&mut self, message: &[u8], limit: &mut Option<Instant>) -> Next {
         let now = self.clock.now();
         self.heard = now;
-        match aside(|| self.server.handle_message(message, now)) {
+        // With the first report the stream begins; after that a plan has its time.
+        let plans =
+            !self.server.has_begun() || self.server.poll_timeout().is_some_and(|at| at <= now);
+        let handled = match plans {
+            true => aside(|| self.server.handle_message(message, now)),
+            false => self.server.handle_message(message, now),
+        };
+        match handled {
             Ok(()) => {
                 if self.server.has_player()
                     && let Err(error) = self.ticket.sit()
@@ -373,8 +414,7 @@ impl Session<'_> {
     /// Sends what is still queued: a refusal.
     async fn last_words(&mut self, sender: &mut Sender) {
         while !self.queue.is_empty() {
-            let origin = &self.served.origin;
-            let sent = push(sender, &self.queue, &mut self.head, origin, self.clock).await;
+            let sent = push(sender, &self.queue, &mut self.head, &self.served, self.clock).await;
             if sent.is_err() {
                 return;
             }
@@ -402,14 +442,14 @@ async fn push(
     sender: &mut Sender,
     queue: &VecDeque<Outgoing>,
     head: &mut Option<Bytes>,
-    origin: &Origin,
+    served: &Served,
     clock: Clock,
 ) -> io::Result<bool> {
     let Some(first) = queue.front() else { return Ok(false) };
     let message = match (&*head, first) {
         (Some(message), _) => message.clone(),
         (None, Outgoing::Message(bytes)) => head.insert(bytes.clone().into()).clone(),
-        (None, Outgoing::Tile(order)) => match load(origin, *order).await? {
+        (None, Outgoing::Tile(order)) => match load(served, *order).await? {
             Some(loaded) => head.insert(loaded).clone(),
             None => return Ok(false),
         },
@@ -424,7 +464,8 @@ async fn push(
 }
 
 /// Reads a tile, or a GoP's sound; `None` if a live source has it no more.
-async fn load(origin: &Origin, order: TileOrder) -> io::Result<Option<Bytes>> {
+async fn load(served: &Served, order: TileOrder) -> io::Result<Option<Bytes>> {
+    let origin = &served.origin;
     let is_gone = |error: &io::Error| {
         error.kind() == io::ErrorKind::NotFound && matches!(origin, Origin::Live(_))
     };
@@ -434,7 +475,17 @@ async fn load(origin: &Origin, order: TileOrder) -> io::Result<Option<Bytes>> {
     };
     let init = order.with_init.then_some(init);
     let load = move || {
-        let init = init.map_or_else(|| Ok(Vec::new()), |path| read(&path))?;
+        let init = match init {
+            Some(path) => match read(&path)? {
+                // It would be taken for one that the player has.
+                init if init.is_empty() => {
+                    let changed = "is empty: the package was changed; package it anew";
+                    return Err(io::Error::other(format!("{} {changed}", path.display())));
+                }
+                init => init,
+            },
+            None => Vec::new(),
+        };
         let bytes = read(&segment)?;
         if bytes.len() as u64 != order.bytes.as_u64() {
             return Err(io::Error::other(format!(
@@ -448,7 +499,7 @@ async fn load(origin: &Origin, order: TileOrder) -> io::Result<Option<Bytes>> {
         let tile = Tile { id: order.id, init: &init, segment: &bytes, digests };
         Ok(Message::Tile(tile).to_bytes().into())
     };
-    match tokio::task::spawn_blocking(load).await.map_err(io::Error::other)? {
+    match served.disk.read(load).await {
         Err(error) if is_gone(&error) => Ok(None),
         loaded => loaded.map(Some),
     }
@@ -478,7 +529,7 @@ fn tell(who: &str, planned: &PlannedGop) {
 }
 
 /// Plans, which takes milliseconds: other tasks that were woken on this worker run elsewhere
-/// meanwhile.
+/// meanwhile. That takes one thread more, so it is for nothing else.
 fn aside<T>(plan: impl FnOnce() -> T) -> T {
     use tokio::runtime::{Handle, RuntimeFlavor};
     match Handle::current().runtime_flavor() {
