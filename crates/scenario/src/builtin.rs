@@ -138,6 +138,7 @@ pub const SWEEPS: &[Builtin] = &[
     sweep!("cotag-ablation"),
     sweep!("cotag-others"),
     sweep!("cotag-small"),
+    sweep!("cotag-small-warm"),
     sweep!("cotag-bbr"),
     sweep!("cotag-bbr-warm"),
     sweep!("cotag-delays"),

@@ -261,6 +261,18 @@ fn codel_keeps_the_delay_short() {
     assert!(record.goodput_mbps.unwrap() > 0.9 * SUM_MBPS, "{:?}", record.goodput_mbps);
 }
 
+/// With the settings that the queue has unless others are given.
+#[test]
+fn the_queue_keeps_the_delay_short_by_itself() {
+    let p99 = |warmup: &str| {
+        let more = format!("warmup = \"{warmup}\"\nsender_pacing = false");
+        run(&scenario(STEADY, &more, BULK), "cotag").packet_delay_ms.unwrap().p99
+    };
+    let (start, after) = (p99("0s"), p99("1s"));
+    // 27 and 7 ms beyond the way were seen: CoDel lets the window of a start wait for an interval.
+    assert!(start < WAY_MS + 30.0 && after < WAY_MS + 10.0, "{start} and {after} ms");
+}
+
 #[test]
 fn the_paper_s_gateway_gives_away_what_a_queue_would_keep() {
     let goodput = |more: &str| {

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use weftline_coding::node::{self, counters};
-use weftline_core::{Bitrate, Instant};
+use weftline_coding::node::{self, MEASURE_EVERY, admissible, counters};
+use weftline_core::{Bitrate, ByteCount, Instant};
 
 use crate::class::{self, Class, Classes};
 use crate::fifo::Fifo;
@@ -38,6 +38,15 @@ struct Member {
     /// Of packets that are held.
     classes: Classes,
     told: Told,
+    backlog: Backlog,
+}
+
+/// What waits for a measured link for too long, looked at as often as that is measured: the gateway need
+/// not hear of each packet.
+#[derive(Clone, Copy, Debug, Default)]
+struct Backlog {
+    bytes: ByteCount,
+    looked: Option<Instant>,
 }
 
 /// A rate that the gateway was told last, and when.
@@ -75,6 +84,7 @@ impl ApEnd {
             past: Past::default(),
             classes: Classes::default(),
             told: Told::default(),
+            backlog: Backlog::default(),
         };
         let members: Vec<_> = devices.iter().map(member).collect();
         Self { turns: Turns::new(members.len()), members, seed }
@@ -175,7 +185,10 @@ impl ApEnd {
     }
 
     /// Appends what the gateway is to be told now of a device's link to `out`: `rate` is what it
-    /// carries, if that is known or set, and `None` if it takes what comes.
+    /// carries, if that is measured, and `None` if it takes what comes.
+    ///
+    /// Of a measured link the gateway is told so much less that what waits here goes first. So that goes
+    /// late, and is not given away, while the device is near.
     pub(crate) fn poll_rate(
         &mut self,
         device: usize,
@@ -185,6 +198,11 @@ impl ApEnd {
         out: &mut Vec<u8>,
     ) -> bool {
         let member = &mut self.members[device];
+        let keeps = member.keep(is_near && rate.is_some());
+        let rate = rate.map(|rate| match keeps {
+            true => admissible(rate, member.backlog(rate, now)).min(rate),
+            false => rate,
+        });
         let rate = node::told(is_near, rate).unwrap_or(NO_LIMIT);
         let due = member.told.is_due(rate, now);
         if due {
@@ -237,6 +255,30 @@ impl ApEnd {
 }
 
 impl Member {
+    /// Lets what its link could not carry in time go late from now on, or be given away. With whole cohorts
+    /// it is given away always: each waits for the one before. Whether it goes late.
+    fn keep(&mut self, late: bool) -> bool {
+        let Downlink::Coded(node) = &mut self.downlink else { return false };
+        let cuts_through = self.runs.settings().is_some_and(|settings| settings.cut_through);
+        node.set_giving(!(late && cuts_through));
+        late && cuts_through
+    }
+
+    /// What waits for its link of `rate` beyond what that carries in time, each packet as the longest.
+    fn backlog(&mut self, rate: Bitrate, now: Instant) -> ByteCount {
+        let (Downlink::Coded(node), Some(settings)) = (&self.downlink, self.runs.settings()) else {
+            return ByteCount::ZERO;
+        };
+        if self.backlog.looked.is_none_or(|looked| now >= looked + MEASURE_EVERY) {
+            let waiting = node.backlog() as u64 * u64::from(settings.limits.packet_bytes);
+            // A cohort that is sent on as it comes has its own interval and the next one.
+            let in_time = rate.bytes_in(2 * settings.interval).as_u64();
+            let bytes = ByteCount::new(waiting.saturating_sub(in_time));
+            self.backlog = Backlog { bytes, looked: Some(now) };
+        }
+        self.backlog.bytes
+    }
+
     /// Takes a packet of its run.
     fn receive(&mut self, frame: Frame<'_>, class: Class, now: Instant) -> Use {
         match (frame, &mut self.downlink) {

@@ -317,6 +317,12 @@ impl AccessPoint {
         takings.map(|served| served.last + interval).chain(turn).chain(end).min()
     }
 
+    /// Whether it drops from now on what it could not send in its cohort's time
+    /// ([`NodeConfig::giving`]).
+    pub fn set_giving(&mut self, giving: bool) {
+        self.config.giving = giving;
+    }
+
     /// What it did so far.
     pub fn stats(&self) -> AccessPointStats {
         self.stats

@@ -47,6 +47,9 @@ struct World {
     heard: Vec<(usize, Vec<u8>)>,
     /// Packets that the gateway handed out.
     up: Vec<Vec<u8>>,
+    /// What each radio is measured to carry, and whether all have no room.
+    rate: Option<Bitrate>,
+    blocked: bool,
 }
 
 /// A packet from a device's address, or to it.
@@ -121,6 +124,8 @@ impl World {
             members: (0..DEVICES).map(Member::new).collect(),
             heard: Vec::new(),
             up: Vec::new(),
+            rate: None,
+            blocked: false,
         }
     }
 
@@ -165,7 +170,7 @@ impl World {
 
     /// What gateway and access point say to each other of the devices.
     fn greet(&mut self, ap: usize) {
-        let Self { now, gateway, aps, members, .. } = self;
+        let Self { now, gateway, aps, members, rate, .. } = self;
         gateway.list_runs();
         let greeting = Greeting {
             time_us: 0,
@@ -183,7 +188,7 @@ impl World {
             }
             let near = member.reached[ap].is_some_and(|last| *now < last + NEAR);
             let mut out = Vec::new();
-            if aps[ap].poll_rate(device, near, None, *now, &mut out) {
+            if aps[ap].poll_rate(device, near, *rate, *now, &mut out) {
                 assert_eq!(to_gateway(gateway, ap, &out, *now), Use::Taken);
             }
         }
@@ -191,7 +196,7 @@ impl World {
 
     /// A millisecond of the wire to an access point, and of its radio.
     fn carry(&mut self, ap: usize) {
-        let Self { now, gateway, aps, members, heard, .. } = self;
+        let Self { now, gateway, aps, members, heard, blocked, .. } = self;
         let (now, aps) = (*now, &mut aps[ap]);
         let mut out = Vec::new();
         for _ in 0..CARRIED {
@@ -208,7 +213,8 @@ impl World {
             out.clear();
             let near =
                 |device: usize| members[device].reached[ap].is_some_and(|last| now < last + NEAR);
-            let Some((device, _)) = aps.poll_transmit(now, near, &mut out) else { break };
+            let has_room = |device: usize| !*blocked && near(device);
+            let Some((device, _)) = aps.poll_transmit(now, has_room, &mut out) else { break };
             if members[device].reaches[ap] {
                 let frame = Frame::decode(&out).unwrap();
                 members[device].end.receive(ap, frame, Class::NONE, now);
@@ -442,4 +448,54 @@ fn a_slow_device_takes_nothing_from_a_fast_one() {
     assert!((150..=260).contains(&got), "{got}");
     world.run(20, &[0; DEVICES]);
     assert!(world.members[1..].iter().all(|other| other.missing(0) == 0));
+}
+
+/// The gateway hears of it, and sends so much less until it has gone.
+#[test]
+fn what_a_measured_link_cannot_carry_in_time_goes_late() {
+    let come = [COME, 0, 0];
+    for rate in [Some(Bitrate::mbps(100)), None] {
+        let mut world = World::joined();
+        world.rate = rate;
+        world.run(20, &come);
+        world.blocked = true;
+        world.run(15, &come);
+        let given = |world: &World| {
+            let counters = world.aps.iter().flat_map(ApEnd::sums);
+            let given = counters.filter(|counter| counter.name == "packets_given");
+            given.map(|counter| counter.value).sum::<u64>()
+        };
+        let told = rate.map(|rate| {
+            let (later, mut out) = (world.now + Duration::from_millis(200), Vec::new());
+            assert!(world.aps[0].poll_rate(0, true, Some(rate), later, &mut out));
+            match Frame::decode(frame::of_device(&out).1) {
+                Some(Frame::Rate(told)) => told,
+                frame => panic!("{frame:?}"),
+            }
+        });
+        world.blocked = false;
+        world.run(100, &[0; DEVICES]);
+        let (given, missing) = (given(&world), world.members[0].missing(0));
+        if rate.is_some() {
+            assert!(told < rate, "{told:?} of {rate:?}");
+            assert_eq!((given, missing), (0, 0));
+        } else {
+            assert!(given > 0 && missing > 0, "{given} given and {missing} missing");
+        }
+    }
+}
+
+/// What is held for a device that has gone is of no use when it is back.
+#[test]
+fn what_waits_for_a_device_that_is_gone_is_given_away() {
+    let mut world = World::joined();
+    world.rate = Some(Bitrate::mbps(100));
+    world.run(20, &[COME, 0, 0]);
+    world.blocked = true;
+    world.run(15, &[COME, 0, 0]);
+    let waiting = |world: &World| world.aps.iter().map(|ap| ap.waiting()[0]).sum::<u64>();
+    assert!(waiting(&world) > 0);
+    world.members[0].reaches = [false; APS];
+    world.run(NEAR.as_millis() as u32 + 50, &[0; DEVICES]);
+    assert_eq!(waiting(&world), 0);
 }
