@@ -643,45 +643,6 @@ fn a_player_that_takes_nothing_makes_room() {
     server.logs("it has taken nothing of what is sent for 11s");
 }
 
-/// Players from one address took all places and kept them, by reporting.
-#[test]
-fn one_address_does_not_keep_all_places() {
-    if !ffmpeg() {
-        return;
-    }
-    let tcp = ["--transport", "tcp", "--gops", "500", "--max-players", "2"];
-    let (server, address) = serve(package(), &tcp);
-    let address = address.to_string();
-    let crowd = [(); 2].map(|()| {
-        let args = ["vr", "play", "--server", &address, "--insecure-plaintext", "--log", "-"];
-        let mut player = Daemon::start(&[&args[..], &["--transport", "tcp"]].concat());
-        player.says("gop,time_s,");
-        player.says("0,");
-        player
-    });
-    // A third one of theirs is told that there is no room.
-    let args = ["vr", "play", "--server", &address, "--insecure-plaintext", "--transport", "tcp"];
-    let error = failure(1, &args);
-    assert!(error.contains("there are 2 players already"), "{error}");
-    // One of another address is not.
-    let from: SocketAddr = "127.0.0.7:0".parse().unwrap();
-    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
-    socket.bind(&from.into()).unwrap();
-    socket.connect(&address.parse::<SocketAddr>().unwrap().into()).unwrap();
-    let mut other = TcpStream::from(socket);
-    other.write_all(&greeting()).unwrap();
-    let [_first, newest] = crowd;
-    let said = newest.logs("broke off");
-    assert!(said.contains("its place is for another player"), "{said}");
-    assert_eq!(newest.end().0, Some(1));
-    let mut length = [0; 4];
-    other.read_exact(&mut length).unwrap();
-    let mut manifest = vec![0; u32::from_be_bytes(length) as usize];
-    other.read_exact(&mut manifest).unwrap();
-    assert!(matches!(Message::decode(&manifest), Ok(Message::Manifest(_))));
-    drop(server);
-}
-
 /// What a decoder is set up from was empty: all of that tile was taken for whole.
 #[test]
 fn a_tile_without_what_its_decoder_needs_ends_the_stream() {
@@ -730,7 +691,7 @@ fn what_was_announced_and_never_comes_is_not_waited_for_without_end() {
         let _ = player.read_to_end(&mut Vec::new());
     });
     let args = ["vr", "play", "--server", &address, "--insecure-plaintext", "--transport", "tcp"];
-    let error = broken(&[&args[..], &["--grace", "1s"]].concat());
-    assert!(error.contains("broke off after 1 of 4 GoPs: nothing came for 1s"), "{error}");
+    let error = broken(&[&args[..], &["--grace", "10s"]].concat());
+    assert!(error.contains("broke off after 1 of 4 GoPs: nothing came for 10s"), "{error}");
     said.join().unwrap();
 }

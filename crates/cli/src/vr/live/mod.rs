@@ -1,7 +1,6 @@
 //! `weftline vr serve` and `weftline vr play`: a package, or a live source, as a live stream. The state machines are
 //! `weftline_video::live`; here are the clock, the connections and the files.
 
-mod disk;
 mod heads;
 mod link;
 mod log;

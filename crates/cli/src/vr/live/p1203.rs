@@ -68,7 +68,8 @@ impl Inputs {
     pub(super) fn add(&mut self, report: &GopReport) {
         let bytes = [report.bytes, report.sound_bytes].map(|bytes| bytes.as_u64());
         self.segments.push((report.gop, bytes));
-        if !report.stalled.is_zero() {
+        // What the first one waits for is part of the initial loading delay.
+        if !report.stalled.is_zero() && self.segments.len() > 1 {
             self.stalls.push((report.gop, report.stalled));
         }
     }
@@ -148,17 +149,20 @@ mod tests {
             ..GopReport::default()
         };
         assert_eq!(inputs.stalling().mean_s(), None);
+        // The first picture waits, too.
+        inputs.add(&GopReport { gop: 0, ..report });
+        assert_eq!(inputs.stalling().events(), 0);
         inputs.add(&report);
         inputs.add(&GopReport { gop: 2, ..report });
         let stalling = inputs.stalling();
         assert_eq!((stalling.events(), stalling.mean_s()), (2, Some(0.25)));
         assert_eq!((stalling.total, stalling.positions_s), (report.stalled * 2, vec![0.5, 1.0]));
         let said = inputs.json(Some(1.5));
-        let video = &said["I13"]["segments"][0];
+        let video = &said["I13"]["segments"][1];
         assert_eq!((&video["bitrate"], &video["start"]), (&json!(400.0), &json!(0.5)));
         assert_eq!((&video["fps"], &video["resolution"]), (&json!(30.0), &json!("192x96")));
         assert_eq!((&video["codec"], &video["duration"]), (&json!("h264"), &json!(0.5)));
-        assert_eq!(said["I11"]["segments"][0]["bitrate"], json!(128.0));
+        assert_eq!(said["I11"]["segments"][1]["bitrate"], json!(128.0));
         assert_eq!(said["I23"]["stalling"], json!([[0.0, 1.5], [0.5, 0.25], [1.0, 0.25]]));
     }
 }

@@ -1,16 +1,12 @@
 //! Who may be served: places for players, and a waiting room for connections that have not said that
 //! they are any.
-//!
-//! No source takes all places while others want one: where all are taken, a player of the source that has most
-//! of them makes room for one of a source that would still have fewer. A source is an IPv4 address or an IPv6
-//! network of 64 bits, as for [`weftline::Limits`].
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
 
 /// Connections that have not greeted, at most. They take no place of a player.
@@ -20,21 +16,12 @@ pub(super) const WAITING: usize = 64;
 #[derive(Debug)]
 pub(super) struct Places {
     most: usize,
-    /// Who has a place, oldest first.
-    seats: Mutex<Vec<Seat>>,
+    free: Arc<Semaphore>,
     /// How many players may still come, if they are counted.
     left: Option<AtomicU32>,
     /// The last of them has come.
     all_taken: Notify,
     waiting: Mutex<VecDeque<Waiting>>,
-}
-
-/// A player's place.
-#[derive(Debug)]
-struct Seat {
-    source: IpAddr,
-    /// Its player is to leave.
-    out: Arc<Notify>,
 }
 
 #[derive(Debug)]
@@ -49,10 +36,7 @@ struct Waiting {
 pub(super) struct Ticket {
     places: Arc<Places>,
     has_greeted: Arc<AtomicBool>,
-    source: IpAddr,
-    /// Its place is for another one.
-    out: Arc<Notify>,
-    has_place: bool,
+    place: Option<OwnedSemaphorePermit>,
 }
 
 impl Places {
@@ -60,22 +44,17 @@ impl Places {
     pub(super) fn new(most: usize, all: Option<u32>) -> Arc<Self> {
         Arc::new(Self {
             most,
-            seats: Mutex::default(),
+            free: Arc::new(Semaphore::new(most)),
             left: all.map(AtomicU32::new),
             all_taken: Notify::new(),
             waiting: Mutex::new(VecDeque::new()),
         })
     }
 
-    /// For a connection that has come from `source`.
-    pub(super) fn ticket(self: &Arc<Self>, source: IpAddr) -> Ticket {
-        let (has_greeted, out) = (Arc::new(AtomicBool::new(false)), Arc::default());
-        let (places, source) = (Arc::clone(self), network(source));
-        Ticket { places, has_greeted, source, out, has_place: false }
-    }
-
-    fn seats(&self) -> MutexGuard<'_, Vec<Seat>> {
-        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
+    /// For a connection that has come.
+    pub(super) fn ticket(self: &Arc<Self>) -> Ticket {
+        let has_greeted = Arc::new(AtomicBool::new(false));
+        Ticket { places: Arc::clone(self), has_greeted, place: None }
     }
 
     /// The task of a connection from `source` waits for its greeting. If too many do, the oldest of
@@ -126,17 +105,15 @@ impl Ticket {
     /// # Errors
     /// That there is none, in words.
     pub(super) fn sit(&mut self) -> Result<(), String> {
-        if self.has_place {
+        if self.place.is_some() {
             return Ok(());
         }
         // Before its place is counted: whoever sees that it was the last puts out all that have not.
         self.has_greeted.store(true, Ordering::Release);
-        let Places { most, left, all_taken, .. } = &*self.places;
-        let mut seats = self.places.seats();
-        let crowd = (seats.len() >= *most).then(|| crowd(&seats, self.source));
-        if crowd == Some(None) {
-            return Err(format!("there are {most} players already (--max-players)"));
-        }
+        let Places { most, free, left, all_taken, .. } = &*self.places;
+        let place = Arc::clone(free).try_acquire_owned();
+        let place =
+            place.map_err(|_| format!("there are {most} players already (--max-players)"))?;
         if let Some(left) = left {
             let one = |left: u32| left.checked_sub(1);
             let before = left
@@ -146,43 +123,8 @@ impl Ticket {
                 all_taken.notify_waiters();
             }
         }
-        if let Some(newest) = crowd.flatten() {
-            seats.remove(newest).out.notify_one();
-        }
-        seats.push(Seat { source: self.source, out: Arc::clone(&self.out) });
-        drop(seats);
-        self.has_place = true;
+        self.place = Some(place);
         Ok(())
-    }
-
-    /// What tells it that its place is for another one.
-    pub(super) fn out(&self) -> Arc<Notify> {
-        Arc::clone(&self.out)
-    }
-}
-
-impl Drop for Ticket {
-    fn drop(&mut self) {
-        self.places.seats().retain(|seat| !Arc::ptr_eq(&seat.out, &self.out));
-    }
-}
-
-/// Where the newest player sits of the source that has most places, if one more of `source` would still have
-/// fewer. Of several such sources, of one of them.
-fn crowd(seats: &[Seat], source: IpAddr) -> Option<usize> {
-    let mut counts: BTreeMap<IpAddr, usize> = BTreeMap::new();
-    seats.iter().for_each(|seat| *counts.entry(seat.source).or_default() += 1);
-    let own = counts.get(&source).copied().unwrap_or(0);
-    let (crowd, most) = counts.into_iter().max_by_key(|(_, count)| *count)?;
-    let newest = seats.iter().rposition(|seat| seat.source == crowd)?;
-    (own + 1 < most).then_some(newest)
-}
-
-/// What one customer has: an IPv4 address, or 64 bits of IPv6.
-fn network(source: IpAddr) -> IpAddr {
-    match source.to_canonical() {
-        IpAddr::V6(v6) => IpAddr::V6((v6.to_bits() & (u128::MAX << 64)).into()),
-        v4 @ IpAddr::V4(_) => v4,
     }
 }
 
@@ -206,11 +148,11 @@ mod tests {
         let places = Places::new(2, None);
         let [crowd, other] = ["192.0.2.1", "192.0.2.2"].map(|text| text.parse().unwrap());
         let honest = idle();
-        places.wait(other, honest.clone(), places.ticket(other).has_greeted());
+        places.wait(other, honest.clone(), places.ticket().has_greeted());
         let tasks: Vec<AbortHandle> = (0..300)
             .map(|_| {
                 let task = idle();
-                places.wait(crowd, task.clone(), places.ticket(crowd).has_greeted());
+                places.wait(crowd, task.clone(), places.ticket().has_greeted());
                 task
             })
             .collect();
@@ -218,7 +160,7 @@ mod tests {
         let left = tasks.iter().filter(|task| !task.is_finished()).count();
         assert_eq!((left, honest.is_finished()), (WAITING - 1, false));
         // None of them has a place.
-        let mut player = places.ticket(other);
+        let mut player = places.ticket();
         assert_eq!(player.sit(), Ok(()));
         places.clear();
         settle().await;
@@ -228,8 +170,8 @@ mod tests {
     #[tokio::test]
     async fn places_are_given_once_and_come_back() {
         let places = Places::new(1, Some(2));
-        let [mut first, mut second, mut third] = ["192.0.2.1", "192.0.2.2", "192.0.2.3"]
-            .map(|from| places.ticket(from.parse().unwrap()));
+        let (mut first, mut second, mut third) =
+            (places.ticket(), places.ticket(), places.ticket());
         assert_eq!((first.sit(), first.sit()), (Ok(()), Ok(())));
         assert!(second.sit().unwrap_err().contains("--max-players"));
         drop(first);
@@ -237,33 +179,5 @@ mod tests {
         places.all_taken().await;
         drop(second);
         assert!(third.sit().unwrap_err().contains("--players"));
-    }
-
-    /// One address took all places and kept them by reporting.
-    #[tokio::test]
-    async fn one_source_does_not_keep_all_places_from_others() {
-        let places = Places::new(4, None);
-        // One customer's network.
-        let mut crowd: Vec<Ticket> = (1..=4)
-            .map(|host| places.ticket(format!("2001:db8::{host}").parse().unwrap()))
-            .collect();
-        assert!(crowd.iter_mut().all(|one| one.sit().is_ok()));
-        let others = ["192.0.2.1", "192.0.2.2"].map(|text| text.parse().unwrap());
-        let mut honest = others.map(|source| places.ticket(source));
-        for one in &mut honest {
-            assert_eq!(one.sit(), Ok(()));
-        }
-        // The newest have gone, and who comes again does not get back what others have.
-        for put_out in [&crowd[3], &crowd[2]] {
-            put_out.out().notified().await;
-        }
-        let mut again = places.ticket("2001:db8::9".parse().unwrap());
-        assert!(again.sit().unwrap_err().contains("--max-players"));
-        // A second of the same source makes nobody go who has as few.
-        assert!(places.ticket(others[0]).sit().is_err());
-        crowd.truncate(2);
-        assert!(again.sit().is_err(), "those who were put out had no places any more");
-        crowd.clear();
-        assert_eq!(again.sit(), Ok(()));
     }
 }

@@ -19,7 +19,6 @@ use weftline_video::live::{Content, ServerSettings};
 use weftline_video::ows::{Effort, Entry, Recency};
 use weftline_vr::package::Package;
 
-use super::disk::Disk;
 use super::heads;
 use super::link::{Link, Transport, listen_kernel};
 use super::origin::Origin;
@@ -87,7 +86,7 @@ pub(crate) struct ServeArgs {
     /// End after so many players have been served
     #[arg(long, value_name = "N", hide_short_help = true)]
     players: Option<NonZero<u32>>,
-    /// Most players at once; then one of the address that has most places makes room for one of another
+    /// Most players at once
     #[arg(long, value_name = "N", default_value = "64", hide_short_help = true)]
     max_players: NonZero<usize>,
     /// A dashboard for browsers at this address, such as 127.0.0.1:9480
@@ -278,7 +277,7 @@ impl ServeArgs {
             );
         }
         let (content, origin) = (Arc::new(content), Origin::Package(Box::new(package)));
-        Ok(Served { content, origin, settings, disk: Disk::start()? })
+        Ok(Served { content, origin, settings })
     }
 }
 
@@ -416,7 +415,7 @@ async fn serve_all(
             () = &mut over => break,
             () = stop.nth(1) => break,
         };
-        let ticket = places.ticket(source);
+        let ticket = places.ticket();
         let has_greeted = ticket.has_greeted();
         let (served, stop) = (Arc::clone(served), Arc::clone(stop));
         let task = players.spawn(async move {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::task::JoinHandle;
 use weftline::Control;
 use weftline_core::{ByteCount, Instant};
 use weftline_video::live::wire::{Message, Tile};
@@ -15,7 +16,6 @@ use weftline_video::live::{
     Content, Outgoing, PlannedGop, Reported, Server, ServerSettings, TileOrder, Traffic,
 };
 
-use super::disk::Disk;
 use super::link::{Link, Received, Sender};
 use super::origin::{Follower, News, Origin, Place};
 use super::places::Ticket;
@@ -38,8 +38,6 @@ pub(super) struct Served {
     pub(super) origin: Origin,
     pub(super) content: Arc<Content>,
     pub(super) settings: ServerSettings,
-    /// What the files are read by.
-    pub(super) disk: Disk,
 }
 
 /// What was done for a player.
@@ -84,7 +82,7 @@ pub(super) async fn serve(
     stop: impl Future<Output = ()>,
 ) -> Result<Tally, String> {
     let server = Server::new(Arc::clone(&served.content), served.settings.clone());
-    let (queue, head) = (VecDeque::new(), None);
+    let (queue, head) = (VecDeque::new(), Head::Empty);
     let control = link.control.clone();
     let clock = Clock::start();
     let tally = Tally::default();
@@ -116,7 +114,7 @@ struct Session<'a> {
     server: Server,
     queue: VecDeque<Outgoing>,
     /// The first of the queue, as a message.
-    head: Option<Bytes>,
+    head: Head,
     control: Option<Control>,
     clock: Clock,
     who: &'a str,
@@ -128,6 +126,19 @@ struct Session<'a> {
     dark: Option<Instant>,
     /// What its connection had taken when that last grew, and when that was.
     taken: (u64, Instant),
+}
+
+/// A file that is read. A player waits for one at a time: each that is asked for beside others takes a thread of the
+/// pool, whose heap keeps the most that it once held.
+type Reading = JoinHandle<io::Result<Option<Bytes>>>;
+
+/// The first of what waits to be sent, as it is sent.
+#[derive(Debug)]
+enum Head {
+    /// It is no message yet.
+    Empty,
+    Reading(Reading),
+    Ready(Bytes),
 }
 
 /// How a session goes on.
@@ -150,7 +161,6 @@ impl Session<'_> {
         let mut events = control.as_ref().map(Control::events);
         let mut ticks = ticks();
         let mut stop = std::pin::pin!(stop);
-        let put_out = self.ticket.out();
         let (mut closed, mut shut, mut ending) = (false, false, None);
         // When it is given up: nobody may keep it open by doing nothing.
         let mut limit = Some(self.clock.now() + GREETING);
@@ -165,8 +175,8 @@ impl Session<'_> {
                 break ending.unwrap_or(Ok(()));
             }
             let next = tokio::select! {
-                sent = push(&mut sender, &self.queue, &mut self.head, &self.served, self.clock),
-                    if !self.queue.is_empty() => self.sent(sent),
+                sent = push(&mut sender, &self.queue, &mut self.head, &self.served.origin,
+                            self.clock), if !self.queue.is_empty() => self.sent(sent),
                 received = receiver.recv(), if !closed => match received {
                     Ok(Some(Received::Message(message))) => self.received(&message, &mut limit),
                     Ok(Some(Received::CalledBack(_))) => Next::On,
@@ -178,10 +188,6 @@ impl Session<'_> {
                 () = self.clock.until(self.server.poll_timeout()) => self.timeout(&sender),
                 news = news(&mut follower) => self.news(news, &sender),
                 _ = ticks.tick() => { self.read_counters(&sender); self.look_after(&sender) }
-                () = put_out.notified() => {
-                    let most = "its source has most of the places";
-                    Next::Over(format!("its place is for another player: {most} (--max-players)"))
-                }
                 event = path_event(&mut events) => {
                     tracing::info!("{}: {event}", self.who);
                     Next::On
@@ -248,7 +254,8 @@ impl Session<'_> {
             let paths = control.stats().session.paths;
             paths.values().fold(0, |sum: u64, path| sum.saturating_add(path.delivered))
         });
-        if taken > self.taken.0 || self.queue.is_empty() {
+        // It cannot take what there is not, or what is still read.
+        if taken > self.taken.0 || !matches!(self.head, Head::Ready(_)) {
             self.taken = (taken.max(self.taken.0), now);
         }
         let patience = SILENCE + self.served.content.gop_duration() * 2;
@@ -302,7 +309,7 @@ impl Session<'_> {
 
     fn pop(&mut self) {
         self.queue.pop_front();
-        self.head = None;
+        self.head = Head::Empty;
     }
 
     /// Drops all that has not begun to be sent.
@@ -310,7 +317,7 @@ impl Session<'_> {
         let begun = usize::from(sender.has_begun());
         self.queue.truncate(begun);
         if begun == 0 {
-            self.head = None;
+            self.head = Head::Empty;
         }
         while let Some(outgoing) = self.server.poll_transmit() {
             self.queue.push_back(outgoing);
@@ -414,7 +421,8 @@ impl Session<'_> {
     /// Sends what is still queued: a refusal.
     async fn last_words(&mut self, sender: &mut Sender) {
         while !self.queue.is_empty() {
-            let sent = push(sender, &self.queue, &mut self.head, &self.served, self.clock).await;
+            let origin = &self.served.origin;
+            let sent = push(sender, &self.queue, &mut self.head, origin, self.clock).await;
             if sent.is_err() {
                 return;
             }
@@ -436,23 +444,32 @@ async fn news(follower: &mut Option<Follower>) -> Result<News, String> {
     }
 }
 
-/// Sends the first of the queue, made a message on first use; `false` if its time was over. Cancel
-/// safe.
+/// Sends the first of the queue, made a message on first use; `false` if its time was over. Cancel safe: a read
+/// that is under way goes on, and is taken up again.
 async fn push(
     sender: &mut Sender,
     queue: &VecDeque<Outgoing>,
-    head: &mut Option<Bytes>,
-    served: &Served,
+    head: &mut Head,
+    origin: &Origin,
     clock: Clock,
 ) -> io::Result<bool> {
     let Some(first) = queue.front() else { return Ok(false) };
-    let message = match (&*head, first) {
-        (Some(message), _) => message.clone(),
-        (None, Outgoing::Message(bytes)) => head.insert(bytes.clone().into()).clone(),
-        (None, Outgoing::Tile(order)) => match load(served, *order).await? {
-            Some(loaded) => head.insert(loaded).clone(),
-            None => return Ok(false),
-        },
+    let message = loop {
+        match (&mut *head, first) {
+            (Head::Ready(message), _) => break message.clone(),
+            (Head::Reading(reading), _) => {
+                let read = reading.await.map_err(io::Error::other).flatten();
+                *head = read?.map_or(Head::Empty, Head::Ready);
+                if matches!(head, Head::Empty) {
+                    return Ok(false);
+                }
+            }
+            (Head::Empty, Outgoing::Message(bytes)) => *head = Head::Ready(bytes.clone().into()),
+            (Head::Empty, Outgoing::Tile(order)) => match load(origin, *order)? {
+                Some(reading) => *head = Head::Reading(reading),
+                None => return Ok(false),
+            },
+        }
     };
     match first {
         Outgoing::Message(_) => sender.send(&message, None, 0).await,
@@ -463,12 +480,10 @@ async fn push(
     }
 }
 
-/// Reads a tile, or a GoP's sound; `None` if a live source has it no more.
-async fn load(served: &Served, order: TileOrder) -> io::Result<Option<Bytes>> {
-    let origin = &served.origin;
-    let is_gone = |error: &io::Error| {
-        error.kind() == io::ErrorKind::NotFound && matches!(origin, Origin::Live(_))
-    };
+/// Begins to read a tile, or a GoP's sound; `None` if a live source has it no more, which may turn out later.
+fn load(origin: &Origin, order: TileOrder) -> io::Result<Option<Reading>> {
+    let is_live = matches!(origin, Origin::Live(_));
+    let is_gone = move |error: &io::Error| is_live && error.kind() == io::ErrorKind::NotFound;
     let Place { init, segment, digests } = match origin.place(&order) {
         Err(error) if is_gone(&error) => return Ok(None),
         place => place?,
@@ -499,10 +514,10 @@ async fn load(served: &Served, order: TileOrder) -> io::Result<Option<Bytes>> {
         let tile = Tile { id: order.id, init: &init, segment: &bytes, digests };
         Ok(Message::Tile(tile).to_bytes().into())
     };
-    match served.disk.read(load).await {
+    Ok(Some(tokio::task::spawn_blocking(move || match load() {
         Err(error) if is_gone(&error) => Ok(None),
         loaded => loaded.map(Some),
-    }
+    })))
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {

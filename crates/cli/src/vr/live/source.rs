@@ -12,7 +12,6 @@ use weftline_video::live::{Content, ServerSettings};
 use weftline_vr::live::{Live, LiveEnd, LiveEvent, LiveInput, LiveOptions, LiveSource, Lost};
 use weftline_vr::{FrameRate, Stop};
 
-use super::disk::Disk;
 use super::origin::{Feed, Origin};
 use super::session::Served;
 use crate::daemon::parse_seconds;
@@ -152,7 +151,7 @@ impl Source {
     pub(super) fn served(&self, settings: ServerSettings) -> Result<Served, Failure> {
         let content = Content::live(self.live.format()).map_err(Failure::wrong_use)?;
         let (content, origin) = (Arc::new(content), Origin::Live(Arc::clone(&self.feed)));
-        Ok(Served { origin, content, settings, disk: Disk::start()? })
+        Ok(Served { origin, content, settings })
     }
 
     /// What is said at the start.
