@@ -198,8 +198,6 @@ enum Phase {
         until: Instant,
         queue_us: u64,
         part: f64,
-        /// The limit before.
-        from: Option<f64>,
     },
     /// The limit is kept, and grows: by how much, since when; and when it was used last.
     Held {
@@ -470,16 +468,7 @@ impl Hold {
                     if has_fallen { self.hold(to, now) } else { self.phase = Phase::Open }
                 }
             }
-            Phase::Draining { to, since, queue_us: longest, part, from, .. }
-                if queue_us <= margin_us / 2 =>
-            {
-                // What is left of it is less by so much of a second in each.
-                let fall = 1.0 - self.rules.share * (1.0 - *part);
-                let fallen = Duration::from_micros(longest.saturating_sub(queue_us));
-                if (now - trip).since(*since) < fallen.div_f64(2.0 * fall) {
-                    let from = *from;
-                    return self.restore(from, now);
-                }
+            Phase::Draining { to, .. } if queue_us <= margin_us / 2 => {
                 let to = *to;
                 self.rest = (self.rest / 2).max(self.rules.rest);
                 self.hold(to, now);
@@ -572,15 +561,6 @@ impl Hold {
         time
     }
 
-    /// What was waited for is over sooner than the cut can have ended it, and was not this end's doing.
-    fn restore(&mut self, from: Option<f64>, now: Instant) {
-        self.in_vain += 1;
-        match from {
-            Some(rate) => self.hold(rate, now),
-            None => self.phase = Phase::Open,
-        }
-    }
-
     /// The queue does not follow what is done.
     fn rest(&mut self, now: Instant) {
         self.in_vain += 1;
@@ -604,10 +584,9 @@ impl Hold {
         let CallRules { together, long_queue, .. } = self.rules;
         self.wait = now + trip + 2 * together;
         let part = (queue.as_secs_f64() / long_queue.as_secs_f64()).clamp(0.2, 1.0) / 2.0;
-        let from = self.limit();
         self.rate = self.bounded(to * (1.0 - part));
         let until = self.rules.drained(queue_us, part, now + trip);
-        self.phase = Phase::Draining { to, since: now, until, queue_us, part, from };
+        self.phase = Phase::Draining { to, since: now, until, queue_us, part };
     }
 
     /// The limit of all that is sent over the path, in bytes a second.
