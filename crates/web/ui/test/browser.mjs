@@ -18,6 +18,11 @@ export async function act(what) {
   await answers.next();
 }
 
+/** Waits for no more answers, so that the program can end. */
+export function done() {
+  answers.return?.();
+}
+
 /** Says what was seen, with the time since the beginning. */
 export function seen(what) {
   console.log(`${((performance.now() - began) / 1e3).toFixed(1)} s: ${what}`);

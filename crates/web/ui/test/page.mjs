@@ -5,7 +5,7 @@
 
 import assert from "node:assert/strict";
 
-import { act, launch, pageOf, seen, timeout } from "./browser.mjs";
+import { act, done, launch, pageOf, seen, timeout } from "./browser.mjs";
 
 const url = process.argv[2];
 const origin = new URL(url).origin;
@@ -443,6 +443,6 @@ try {
   process.exitCode = 1;
 } finally {
   await browser.close();
-  answers.return?.();
+  done();
   process.stdin.destroy();
 }

@@ -6,7 +6,7 @@
 
 import assert from "node:assert/strict";
 
-import { act, launch, pageOf, seen, timeout } from "./browser.mjs";
+import { act, done, launch, pageOf, seen, timeout } from "./browser.mjs";
 
 const url = process.argv.at(-1);
 /** Only whether pictures go on. */
@@ -279,6 +279,6 @@ try {
   process.exitCode = 1;
 } finally {
   await browser.close();
-  answers.return?.();
+  done();
   process.stdin.destroy();
 }
