@@ -250,6 +250,14 @@ fn the_kernels_tcp_carries_the_same_messages() {
     assert_eq!(server.end().0, Some(0));
 }
 
+/// A copy of a package in `dir`, to be changed.
+fn copied(package: &Path, dir: &Path) -> PathBuf {
+    let copy = dir.join("package");
+    let status = Command::new("cp").arg("-r").arg(package).arg(&copy).status().unwrap();
+    assert!(status.success());
+    copy
+}
+
 /// The finding that began this: segments of other bytes were reported as 53 dB.
 #[test]
 fn other_bytes_than_were_packaged_are_counted_and_never_kept() {
@@ -257,9 +265,7 @@ fn other_bytes_than_were_packaged_are_counted_and_never_kept() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let spoiled = dir.path().join("package");
-    let copy = Command::new("cp").arg("-r").arg(package()).arg(&spoiled).status().unwrap();
-    assert!(copy.success());
+    let spoiled = copied(package(), dir.path());
     // All of tile 3, at both QPs, and of the right length.
     for file in ["22", "37"].iter().flat_map(|qp| {
         let rung = spoiled.join(format!("tiles/t003q{qp}"));
@@ -407,9 +413,7 @@ fn what_cannot_be_streamed_is_refused() {
     let error = failure(2, &play("127.0.0.1:1", &["--buffer", "50ms"]));
     assert!(error.contains("--buffer: '50ms' is not within 100ms to 60s"), "{error}");
     // A package that was cut short, and none.
-    let cut = dir.path().join("cut");
-    let copied = Command::new("cp").arg("-r").arg(package).arg(&cut).status().unwrap();
-    assert!(copied.success());
+    let cut = copied(package, dir.path());
     let segment = cut.join("tiles/t003q37/000001.m4s");
     let bytes = fs::read(&segment).unwrap();
     fs::write(&segment, &bytes[..bytes.len() - 1]).unwrap();
@@ -650,9 +654,7 @@ fn a_tile_without_what_its_decoder_needs_ends_the_stream() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let spoiled = dir.path().join("package");
-    let copy = Command::new("cp").arg("-r").arg(package()).arg(&spoiled).status().unwrap();
-    assert!(copy.success());
+    let spoiled = copied(package(), dir.path());
     for qp in [22, 37] {
         fs::write(spoiled.join(format!("tiles/t003q{qp}/init.mp4")), b"").unwrap();
     }
