@@ -6,39 +6,35 @@
 mod intake;
 mod life;
 mod messages;
+mod paths;
 mod stream;
+mod subflows;
+mod views;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
 use smallvec::SmallVec;
 use tokio::sync::{Notify, broadcast, mpsc, watch};
-use weftline_core::gate::PathGate;
 use weftline_core::life::{Life, Phase};
-use weftline_core::path_manager::{Carried, Look};
-use weftline_core::session::{
-    MessageFate, PathStats, RESET_ABANDONED, Session, SessionConfig, SessionStats,
-};
-use weftline_core::wire::PolicyNote;
-use weftline_core::{ByteCount, Instant, PathId, PathInfo, SubflowId};
+use weftline_core::session::{MessageFate, RESET_ABANDONED, Session, SessionConfig};
+use weftline_core::{ByteCount, Instant, PathId, SubflowId};
 
 use self::intake::Intake;
 pub use self::messages::MessageError;
+pub(crate) use self::paths::path_event;
 pub(crate) use self::stream::WriteError;
-use crate::about::{About, ConnectionStatus, ConnectionWeave, WEAVE_STRETCHES};
 use crate::clock;
 use crate::congestion::CongestionInUse;
 use crate::error::Error;
-use crate::events::{PathEvent, PathEventKind};
+use crate::events::PathEvent;
 use crate::handshake::SessionId;
-use crate::memory::{Lease, SUBFLOW};
+use crate::memory::Lease;
 use crate::policy::Caps;
-use crate::socket::TcpInfo;
 use crate::stats::COUNTERS;
 
 /// Events kept for a slow subscriber; older ones are dropped for it.
@@ -291,38 +287,6 @@ impl Shared {
         });
     }
 
-    /// Tells subscribers and the log what happened to a path.
-    pub(crate) fn publish(&self, event: PathEvent) {
-        tracing::debug!("{event}");
-        match event.kind {
-            PathEventKind::Up { subflow, .. } => {
-                self.ups().insert(subflow, event.clone());
-            }
-            PathEventKind::Down { subflow, .. } => {
-                self.ups().remove(&subflow);
-            }
-            _ => {}
-        }
-        if let Some(events) = self.events.get() {
-            // Nobody need be listening any more.
-            let _ = events.send(event);
-        }
-    }
-
-    fn ups(&self) -> MutexGuard<'_, BTreeMap<u64, PathEvent>> {
-        self.ups.lock().expect("events are cloned without panics")
-    }
-
-    /// How each subflow that is there came up.
-    pub(crate) fn paths_up(&self) -> Vec<PathEvent> {
-        self.ups().values().cloned().collect()
-    }
-
-    /// The events from here on.
-    pub(crate) fn subscribe(&self) -> broadcast::Receiver<PathEvent> {
-        self.events.get_or_init(|| broadcast::Sender::new(EVENT_CAPACITY)).subscribe()
-    }
-
     /// The server has let the connection in under the number `id`. In one of messages it takes them
     /// up to `longest_message`. Returns whether it is the server that the connection is with: a
     /// hello that is said again may have reached another one, whose stream is another.
@@ -355,93 +319,6 @@ impl Shared {
         let _ = self.phase.subscribe().wait_for(|phase| *phase >= Phase::Open).await;
     }
 
-    // ---- subflows ----
-
-    /// Tells the session of a new subflow; `None` if the connection is over. One that has closed
-    /// still takes a subflow, to say its last acknowledgement, until the peer has closed, too.
-    pub(crate) fn attach(
-        &self,
-        id: SubflowId,
-        path: PathId,
-        name: &Arc<str>,
-        peer: SocketAddr,
-        congestion: CongestionInUse,
-    ) -> Option<Attached> {
-        self.with(|inner, now| {
-            if !inner.life.takes_subflow() || inner.session.subflow_up(id, path, now).is_err() {
-                return None;
-            }
-            let wake = Arc::new(Notify::new());
-            let leave = Arc::new(Notify::new());
-            inner.slots.push(Slot {
-                id,
-                path,
-                name: Arc::clone(name),
-                wake: Arc::clone(&wake),
-                leave: Arc::clone(&leave),
-                peer,
-                congestion,
-                silent_since: None,
-                answers: true,
-                buffers: SUBFLOW,
-            });
-            inner.names.insert(path, Arc::clone(name));
-            inner.life.subflow_up();
-            inner.lease.add_subflow();
-            Some(Attached { wake, leave })
-        })
-    }
-
-    /// Tells the session that a subflow is gone; `answered` if that was after everything had been
-    /// said, and the peer closed it, too.
-    pub(crate) fn detach(&self, id: SubflowId, answered: bool) {
-        self.with(|inner, now| {
-            if let Some(at) = inner.slots.iter().position(|slot| slot.id == id) {
-                let slot = inner.slots.remove(at);
-                inner.lease.shrink_buffers(slot.buffers);
-                inner.life.subflow_down(answered, now);
-            }
-            inner.session.subflow_down(id, now);
-        });
-        // The timer of a finished connection waits for its last subflow.
-        self.timer.notify_one();
-    }
-
-    /// Whether there is memory for `more` bytes of a subflow's buffers.
-    pub(crate) fn grow_buffers(&self, id: SubflowId, more: u64) -> bool {
-        self.with(|inner, _| {
-            let Some(slot) = inner.slots.iter_mut().find(|slot| slot.id == id) else {
-                return false;
-            };
-            let grows = inner.lease.grow_buffers(more);
-            slot.buffers += if grows { more } else { 0 };
-            grows
-        })
-    }
-
-    /// How long a subflow on which everything has been said waits for the peer to close it, too.
-    pub(crate) fn close_time(&self) -> Duration {
-        self.see(|inner| inner.life.close_time())
-    }
-
-    /// Whether a new subflow would be of use.
-    pub(crate) fn wants_path(&self) -> bool {
-        self.see(|inner| inner.life.wants_subflow())
-    }
-
-    /// Bytes delivered in both directions so far.
-    pub(crate) fn moved(&self) -> u64 {
-        self.see(|inner| {
-            let stats = inner.stats();
-            stats.acknowledged + stats.delivered
-        })
-    }
-
-    /// Notified of what whoever keeps the paths wants to know.
-    pub(crate) fn path_news(&self) -> Arc<Notify> {
-        Arc::clone(&self.path_news)
-    }
-
     /// The peer does not know the connection, or not any more: it need not be told anything.
     pub(crate) fn forgotten(&self, error: Error) {
         let reason = error.to_string();
@@ -452,110 +329,6 @@ impl Shared {
         self.timer.notify_one();
     }
 
-    /// Says what a path is for, before it is up.
-    pub(crate) fn set_policy(&self, path: PathId, note: PolicyNote) {
-        self.with(|inner, now| {
-            let gate = inner.caps.gate(path);
-            gate.into_iter().for_each(|gate| inner.session.set_gate(path, gate));
-            inner.session.set_policy(path, note, inner.caps.of(path, note), now);
-        });
-    }
-
-    /// As [`set_policy`](Self::set_policy), for a path that the peer knows by an older policy.
-    pub(crate) fn change_policy(&self, path: PathId, note: PolicyNote) {
-        self.with(|inner, now| {
-            inner.session.change_policy(path, note, inner.caps.of(path, note), now);
-        });
-    }
-
-    /// What all connections of this client send over a path goes through; `None` if there are too many
-    /// paths.
-    pub(crate) fn gate(&self, path: PathId) -> Option<PathGate> {
-        self.see(|inner| inner.caps.gate(path))
-    }
-
-    /// Says what a path is called that may not have had a subflow yet.
-    pub(crate) fn name_path(&self, path: PathId, name: &str) {
-        self.with(|inner, _| {
-            inner.planned.insert(path, name.into());
-        });
-    }
-
-    /// What is still on a path's subflows; `None` if it has none.
-    pub(crate) fn carried(&self, path: PathId) -> Option<Carried> {
-        self.see(|inner| {
-            let of_path = inner.slots.iter().filter(|slot| slot.path == path).count();
-            let stats = inner.stats();
-            let stats = stats.paths.get(&path).filter(|_| of_path > 0)?;
-            Some(Carried {
-                outstanding: stats.subflow.as_ref().map_or(0, |subflow| subflow.outstanding),
-                received: stats.received,
-                is_spare: inner.slots.len() > of_path,
-            })
-        })
-    }
-
-    /// Closes a path's subflows.
-    pub(crate) fn close_path(&self, path: PathId) {
-        self.with(|inner, _| {
-            let of_path = inner.slots.iter().filter(|slot| slot.path == path);
-            of_path.for_each(|slot| slot.leave.notify_one());
-        });
-    }
-
-    /// What was said last of a path.
-    pub(crate) fn policy(&self, path: PathId) -> PolicyNote {
-        self.see(|inner| inner.session.policy(path))
-    }
-
-    /// Live subflows.
-    pub(crate) fn subflow_count(&self) -> usize {
-        self.see(|inner| inner.slots.len())
-    }
-
-    /// What the session knows of the subflow's progress; what the kernel knows is left open.
-    pub(crate) fn progress(&self, id: SubflowId) -> Look {
-        self.see(|inner| {
-            let slot = inner.slots.iter().find(|slot| slot.id == id);
-            Look {
-                silent_since: slot.and_then(|slot| slot.silent_since),
-                unanswered_since: inner.session.unanswered_since(id),
-                received: inner.session.received_on(id),
-                ..Look::default()
-            }
-        })
-    }
-
-    /// Notes whether a subflow is waited for.
-    pub(crate) fn note_answering(&self, id: SubflowId, answers: bool) {
-        self.with(|inner, _| {
-            let slot = inner.slots.iter_mut().find(|slot| slot.id == id);
-            slot.into_iter().for_each(|slot| slot.answers = answers);
-        });
-    }
-
-    /// Asks the peer for a sign of life on a subflow.
-    pub(crate) fn probe(&self, id: SubflowId) {
-        self.with(|inner, now| inner.session.probe(id, now));
-    }
-
-    /// Feeds what a subflow has received; a peer that breaks the protocol ends the connection.
-    pub(crate) fn handle_input(&self, id: SubflowId, input: &mut BytesMut, peer: SocketAddr) {
-        self.with(|inner, now| {
-            if inner.end.is_some() {
-                input.clear();
-                return;
-            }
-            if let Err(source) = inner.session.handle_input(id, input, now) {
-                inner.life.broken();
-                inner.end = Some(End::Failed(Arc::new(Error::Protocol { peer, source })));
-            }
-            if inner.session.has_answered() {
-                self.note_answered();
-            }
-        });
-    }
-
     /// The peer has shown that it hears this side.
     pub(crate) fn note_answered(&self) {
         self.has_answered.store(true, Ordering::Relaxed);
@@ -564,18 +337,6 @@ impl Shared {
     /// Whether the peer has shown that.
     pub(crate) fn has_answered(&self) -> bool {
         self.has_answered.load(Ordering::Relaxed)
-    }
-
-    /// Bytes of the peer's stream that have come, in order.
-    pub(crate) fn received(&self) -> u64 {
-        self.see(|inner| inner.session.received())
-    }
-
-    /// When something last came from a peer that has never answered, and the memory promised to the
-    /// connection.
-    pub(crate) fn unanswered(&self) -> Option<(Instant, u64)> {
-        let look = |inner: &Inner| (inner.session.heard_at(), inner.lease.held());
-        (!self.has_answered()).then(|| self.see(look))
     }
 
     /// Ends the connection, whose peer has not answered anything, so that another has its place and
@@ -592,33 +353,6 @@ impl Shared {
             inner.fail(error, RESET_ABANDONED, "the connection was not answered", now);
             inner.lease.give_all_back();
         });
-    }
-
-    /// Whether it matters what room the subflow's socket has.
-    pub(crate) fn wants_room(&self, id: SubflowId) -> bool {
-        self.see(|inner| inner.session.wants_room(id))
-    }
-
-    /// Appends what the subflow should send to `out`, after passing on the kernel's news of it and
-    /// how many bytes of data its socket has room for, if it was looked at. Returns whether the connection is over and everything
-    /// has been said on this subflow.
-    pub(crate) fn poll_transmit(
-        &self,
-        id: SubflowId,
-        info: Option<TcpInfo>,
-        room: Option<u64>,
-        out: &mut VecDeque<Bytes>,
-    ) -> bool {
-        self.with(|inner, now| {
-            if let Some(info) = info {
-                inner.session.handle_path_info(id, path_info(&info));
-            }
-            if let Some(room) = room {
-                inner.session.handle_room(id, room);
-            }
-            let bytes = inner.session.poll_transmit(id, out, now);
-            bytes == 0 && inner.end.is_some()
-        })
     }
 
     // ---- the application ----
@@ -657,81 +391,6 @@ impl Shared {
         let _ = self.phase.subscribe().wait_for(|phase| *phase == Phase::Gone).await;
     }
 
-    /// The session's counters, and the name of every path in them.
-    pub(crate) fn stats(&self) -> (SessionStats, BTreeMap<PathId, Arc<str>>) {
-        self.see(|inner| (inner.stats(), inner.names.clone()))
-    }
-
-    /// The connection as it is now.
-    pub(crate) fn status(&self, about: &About) -> ConnectionStatus {
-        self.see(|inner| {
-            let mut stats = inner.stats();
-            let mut names = inner.planned.clone();
-            names.extend(inner.names.iter().map(|(&id, name)| (id, Arc::clone(name))));
-            for &path in names.keys() {
-                // It has not been up yet.
-                let policy = inner.session.policy(path).policy;
-                stats.paths.entry(path).or_insert(PathStats { policy, ..PathStats::default() });
-            }
-            let running = inner.slots.iter().map(|slot| (slot.path, slot.congestion.clone()));
-            let congestion = running.collect();
-            let peers = inner.slots.iter().map(|slot| (slot.path, slot.peer)).collect();
-            ConnectionStatus {
-                number: self.number,
-                peer: about.peer(),
-                client: about.client().map(Arc::from),
-                label: about.label(),
-                scheduler: self.scheduler,
-                age: clock::now().since(self.opened_at),
-                memory: ByteCount::new(inner.lease.held()),
-                send_held: ByteCount::new(inner.session.send_held()),
-                stats,
-                names,
-                peers,
-                congestion,
-            }
-        })
-    }
-
-    // ---- the weave ----
-
-    /// One more looks at what is sent and received where: it is recorded from the first on.
-    pub(crate) fn watch_weave(&self) {
-        if self.has_panicked() {
-            return;
-        }
-        self.with(|inner, _| {
-            inner.weave_watches += 1;
-            if inner.weave_watches == 1 {
-                inner.session.record_weave(Some(WEAVE_STRETCHES));
-            }
-        });
-    }
-
-    /// One has left: with the last, nothing is recorded any more.
-    pub(crate) fn leave_weave(&self) {
-        if self.has_panicked() {
-            return;
-        }
-        self.with(|inner, _| {
-            inner.weave_watches -= 1;
-            if inner.weave_watches == 0 {
-                inner.session.record_weave(None);
-            }
-        });
-    }
-
-    /// What was recorded; `None` if nothing is, or nothing is left of the connection.
-    pub(crate) fn weave(&self) -> Option<ConnectionWeave> {
-        self.see(|inner| {
-            let now = clock::now();
-            let is_there = inner.life.phase() != Phase::Gone;
-            let sent = inner.session.weave_sent(now).filter(|_| is_there)?;
-            let received = inner.session.weave_received(now)?;
-            Some(ConnectionWeave { now, sent, received, names: inner.names.clone() })
-        })
-    }
-
     // ---- time ----
 
     /// The next deadline; `None` when the connection is over and its last subflow gone.
@@ -744,32 +403,6 @@ impl Shared {
 
     fn handle_timeout(&self) {
         self.with(|inner, now| inner.handle_timeout(now));
-    }
-}
-
-/// An event of the path `path` at `now`.
-pub(crate) fn path_event(
-    now: Instant,
-    path: PathId,
-    name: &Arc<str>,
-    kind: PathEventKind,
-) -> PathEvent {
-    PathEvent { at: now.since(Instant::ZERO), path: path.0, name: Arc::clone(name), kind }
-}
-
-fn path_info(info: &TcpInfo) -> PathInfo {
-    PathInfo {
-        cwnd: ByteCount::new(info.cwnd_bytes),
-        in_flight: ByteCount::new(info.in_flight_bytes),
-        unsent: ByteCount::new(info.unsent_bytes),
-        srtt: info.srtt,
-        rttvar: info.rttvar,
-        min_rtt: info.min_rtt,
-        delivery_rate: info.delivery_rate,
-        retransmitted: info.retransmitted_segments,
-        ssthresh: info.ssthresh_bytes.map(ByteCount::new),
-        pacing_rate: info.pacing_rate,
-        timed_out: info.timed_out,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::schedulers::broken;
 use super::*;
 
 /// A scheduler that gives out nothing and notes how much memory it may count on.
