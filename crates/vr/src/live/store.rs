@@ -10,7 +10,9 @@ use weftline_video::live::wire::TileDigests;
 
 use super::sound::SoundSegment;
 use crate::error::VrError;
-use crate::package::{Description, EncodedRung, Layer, Record, put_rungs, sound_init, sound_segment};
+use crate::package::{
+    Description, EncodedRung, Layer, Record, put_rungs, sound_init, sound_segment,
+};
 
 /// GoPs that are kept: no player has more of them open.
 pub(crate) const KEPT: u32 = MAX_OPEN_GOPS;

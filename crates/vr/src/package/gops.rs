@@ -144,4 +144,3 @@ fn write_init(path: &Path, init: &[u8]) -> Result<(), VrError> {
         _ => fs::write(path, init).map_err(VrError::io("write", path)),
     }
 }
-

@@ -42,8 +42,8 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use weftline_core::ByteCount;
 use weftline_video::evaluate::{MissTable, Parts};
-use weftline_video::live::wire::TileDigests;
 use weftline_video::live::Sound;
+use weftline_video::live::wire::TileDigests;
 use weftline_video::metric::SphereWeights;
 use weftline_video::rd::RdTable;
 
@@ -131,15 +131,16 @@ pub fn package(
     let mut packaged = Packaged { done: before, before, total: plan.gops };
     progress(packaged);
     let sampled = miss::read(&dir, &plan).is_err();
-    let encoded = queue::encode_all(&shops, missing, jobs.max(1), &workdir, &mut |open, encoded| {
-        if sampled {
-            miss::keep(&dir, &plan, open.gop, open.luma())?;
-        }
-        finish_gop(&dir, &plan, open, encoded)?;
-        packaged.done += 1;
-        progress(packaged);
-        Ok(())
-    });
+    let encoded =
+        queue::encode_all(&shops, missing, jobs.max(1), &workdir, &mut |open, encoded| {
+            if sampled {
+                miss::keep(&dir, &plan, open.gop, open.luma())?;
+            }
+            finish_gop(&dir, &plan, open, encoded)?;
+            packaged.done += 1;
+            progress(packaged);
+            Ok(())
+        });
     let encoded = encoded.and_then(|()| sound::encode(&ffmpeg, &source, &plan, &dir, &workdir));
     // Empty by now; what cannot be removed is by the next run.
     let _ = fs::remove_dir_all(&workdir);

@@ -94,7 +94,8 @@ fn write_sets(contents: &Contents<'_>, writer: &mut Writer<Vec<u8>>) -> io::Resu
         let rungs = whole.qps().iter().zip(whole_codecs).zip(whole_longest);
         let rung = |((qp, codec), longest): ((&u8, &String), &u64)| (*qp, codec.clone(), *longest);
         let rungs = rungs.map(rung).collect();
-        let set = VideoSet { layer: Layer::Whole, id: tiles + 2, tile: 0, rungs, is_essential: false };
+        let set =
+            VideoSet { layer: Layer::Whole, id: tiles + 2, tile: 0, rungs, is_essential: false };
         set.write(whole, writer)?;
     }
     for tile in 0..tiles {

@@ -208,7 +208,8 @@ impl Shared {
         };
         let name = without_port(host);
         let is_address = IpAddr::from_str(name.trim_matches(['[', ']'])).is_ok();
-        if !self.address.ip().is_loopback() || is_address || name.eq_ignore_ascii_case("localhost") {
+        if !self.address.ip().is_loopback() || is_address || name.eq_ignore_ascii_case("localhost")
+        {
             return Ok(());
         }
         let shown: String = name.chars().take(MAX_SHOWN).collect();
@@ -305,3 +306,5 @@ fn text(value: &str) -> HeaderValue {
     HeaderValue::from_str(value).expect("it has plain letters and digits only")
 }
 
+#[cfg(test)]
+mod tests;

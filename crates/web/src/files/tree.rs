@@ -112,7 +112,8 @@ mod tests {
         let root = dir.path().join("root");
         fs::create_dir_all(root.join("tiles/deep")).unwrap();
         fs::create_dir(root.join(".work-1")).unwrap();
-        for (name, text) in [("a.mpd", "a"), ("tiles/deep/b c.m4s", "bc"), (".work-1/c", "hidden")] {
+        for (name, text) in [("a.mpd", "a"), ("tiles/deep/b c.m4s", "bc"), (".work-1/c", "hidden")]
+        {
             fs::write(root.join(name), text).unwrap();
         }
         fs::write(dir.path().join("secret"), "secret").unwrap();
@@ -127,10 +128,31 @@ mod tests {
         assert_eq!(length("/tiles/deep/b%20c.m4s").unwrap(), 2);
         assert_eq!(length("/%61.mpd").unwrap(), 1);
         for path in [
-            "", "a.mpd", "/", "//a.mpd", "/a.mpd/", "/tiles", "/tiles/", "/tiles/../a.mpd",
-            "/../secret", "/%2e%2e/secret", "/..%2fsecret", "/tiles/%2E%2E/%2e%2e/secret",
-            "/%252e%252e/secret", "/out", "/up/secret", "/within", "/pipe", "/.work-1/c",
-            "/a.mpd%00", "/%00", "/a.mpd%", "/a.mpd%4", "/a%zz", "/..\\secret", "/none",
+            "",
+            "a.mpd",
+            "/",
+            "//a.mpd",
+            "/a.mpd/",
+            "/tiles",
+            "/tiles/",
+            "/tiles/../a.mpd",
+            "/../secret",
+            "/%2e%2e/secret",
+            "/..%2fsecret",
+            "/tiles/%2E%2E/%2e%2e/secret",
+            "/%252e%252e/secret",
+            "/out",
+            "/up/secret",
+            "/within",
+            "/pipe",
+            "/.work-1/c",
+            "/a.mpd%00",
+            "/%00",
+            "/a.mpd%",
+            "/a.mpd%4",
+            "/a%zz",
+            "/..\\secret",
+            "/none",
         ] {
             assert!(matches!(length(path), Err(NotServed::Absent)), "{path}: {:?}", length(path));
         }
