@@ -63,6 +63,8 @@ pub use miss::MISSES;
 pub(crate) use miss::{Following, GREY};
 pub use plan::{Description, MAX_QP, PRESETS, PackageOptions};
 pub(crate) use record::Record;
+#[cfg(test)]
+pub(crate) use record::RungRecord;
 pub(crate) use sound::{
     FRAME_SAMPLES, Frames, encoder_args, gop_of, init as sound_init, segment as sound_segment,
 };

@@ -266,3 +266,72 @@ fn bandwidth(plan: &Description, longest: u64) -> String {
     let rate = (longest * 8) as f64 / plan.gop_duration().as_secs_f64();
     (rate.ceil() as u64).max(1).to_string()
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "test code")]
+
+    use weftline_core::ByteCount;
+    use weftline_video::rd::{GopTable, Rung, TileTable};
+
+    use super::*;
+
+    /// Two tiles in two GoPs of half a second, which take 100 bytes and more.
+    fn contents(plan: &Description) -> (RdTable, Vec<String>) {
+        let rung =
+            |bytes| Rung { qp: 30, bytes: ByteCount::new(bytes), ws_mse: 1.0, mixed_mse: None };
+        let tile = |bytes| TileTable::new(vec![rung(bytes)]).unwrap();
+        let gop = |first, second| GopTable::new(vec![tile(first), tile(second)]).unwrap();
+        let gops = vec![gop(100, 300), gop(200, 250)];
+        let table = RdTable::new(2, 1, plan.gop_duration(), gops).unwrap();
+        (table, vec!["avc1.42C00A".to_owned()])
+    }
+
+    fn manifest_of(whole: &str) -> String {
+        let about = r#"{"format":"weftline-vr-1","source":"a.y4m","source_bytes":1,"source_digest":"",
+            "width":64,"height":32,"columns":2,"rows":1,"qps":[30],"fps_numerator":8,
+            "fps_denominator":1,"gop_frames":4,"gops":2,"preset":"medium","ffmpeg":"5",WHOLE
+            "complete":true}"#;
+        let plan: Description = serde_json::from_str(&about.replace("WHOLE", whole)).unwrap();
+        let (table, codecs) = contents(&plan);
+        manifest(&Contents {
+            plan: &plan,
+            table: &table,
+            codecs,
+            whole: plan.whole_plan(),
+            whole_codecs: ["avc1.42C00B", "avc1.42C00A"].map(str::to_owned).to_vec(),
+            whole_longest: vec![900, 400],
+            sound: None,
+        })
+    }
+
+    /// The whole sphere is a set of the size of the frame, and the places of tiles become essential; all else
+    /// stays to the byte.
+    #[test]
+    fn the_whole_sphere_is_the_main_set() {
+        let colour = r#"{"primaries":1,"transfer":1,"matrix":1,"full_range":false}"#;
+        let whole = manifest_of(&format!(r#""whole":{{"qps":[28,36],"colour":{colour}}},"#));
+        let set = r#"    <AdaptationSet id="4" contentType="video" mimeType="video/mp4" width="64" height="32" frameRate="8/1" sar="1:1" startWithSAP="1" segmentAlignment="true">
+      <SupplementalProperty schemeIdUri="urn:mpeg:dash:srd:2014" value="0,0,0,64,32,64,32"/>
+      <SupplementalProperty schemeIdUri="urn:mpeg:mpegB:cicp:ColourPrimaries" value="1"/>
+      <SupplementalProperty schemeIdUri="urn:mpeg:mpegB:cicp:TransferCharacteristics" value="1"/>
+      <SupplementalProperty schemeIdUri="urn:mpeg:mpegB:cicp:MatrixCoefficients" value="1"/>
+      <SupplementalProperty schemeIdUri="urn:mpeg:mpegB:cicp:VideoFullRangeFlag" value="0"/>
+      <Role schemeIdUri="urn:mpeg:dash:role:2011" value="main"/>
+      <SegmentTemplate timescale="10000" duration="5000" startNumber="0" initialization="whole/$RepresentationID$/init.mp4" media="whole/$RepresentationID$/$Number%06d$.m4s"/>
+      <Representation id="q28" codecs="avc1.42C00B" bandwidth="14400"/>
+      <Representation id="q36" codecs="avc1.42C00A" bandwidth="6400"/>
+    </AdaptationSet>
+"#;
+        let tiles = manifest_of("");
+        assert_eq!(
+            tiles.matches("<SupplementalProperty schemeIdUri=\"urn:mpeg:dash:srd:2014\"").count(),
+            2
+        );
+        assert!(tiles.contains("value=\"0,32,0,32,32,64,32\""), "{tiles}");
+        let (head, rest) = tiles.split_at(tiles.find("    <AdaptationSet").unwrap());
+        let place = "Property schemeIdUri=\"urn:mpeg:dash:srd:2014\"";
+        let rest = rest.replace(&format!("Supplemental{place}"), &format!("Essential{place}"));
+        assert_eq!(whole, [head, set, &rest].concat());
+    }
+}
