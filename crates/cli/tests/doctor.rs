@@ -542,6 +542,8 @@ fn a_path_on_which_nothing_gets_through_is_in_the_daemons_log() {
     }
     let machines = Machines::set_up_for("127.0.0.1:8081");
     machines.swallow_large_packets();
+    // What is sent all the time, here for ten seconds, costs processor time.
+    machines.pair.limit("client", "wlan0", 20);
     let taker = machines.pair.server.run(|| TcpListener::bind("127.0.0.1:8081")).unwrap();
     thread::spawn(move || {
         let (mut stream, _) = taker.accept().unwrap();

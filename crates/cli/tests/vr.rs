@@ -629,7 +629,7 @@ fn without_ffmpeg_or_its_encoder_it_says_what_to_install() {
         finish(command.env("PATH", &bin))
     };
     fails(package(), 3, &["ffmpeg is not installed", "apt-get install ffmpeg"]);
-    let script = "#!/bin/sh\necho 'ffmpeg version 7.0-small'\necho ' V....D mpeg4  MPEG-4'\n";
+    let script = "#!/bin/sh\necho 'ffmpeg version 7.0-small' >&2\necho ' V....D mpeg4  MPEG-4'\n";
     fs::write(bin.join("ffmpeg"), script).unwrap();
     fs::set_permissions(bin.join("ffmpeg"), fs::Permissions::from_mode(0o755)).unwrap();
     fails(package(), 3, &["7.0-small", "no libx264 encoder"]);

@@ -58,6 +58,8 @@ impl Stop {
 #[derive(Clone, Debug)]
 pub struct Ffmpeg {
     version: String,
+    /// What it lists of its encoders.
+    encoders: Arc<str>,
     stop: Stop,
 }
 
@@ -67,12 +69,20 @@ impl Ffmpeg {
     /// # Errors
     /// [`VrError::NoProgram`] if it is not there.
     pub fn find(stop: &Stop) -> Result<Self, VrError> {
-        let mut ffmpeg = Self { version: String::new(), stop: stop.clone() };
-        let said = ffmpeg.output("ffmpeg", &["-version"], "to say its version")?;
-        let line = said.lines().next().unwrap_or_default();
-        let version = line.strip_prefix("ffmpeg version ").unwrap_or(line);
-        ffmpeg.version = version.split_whitespace().next().unwrap_or("unknown").to_owned();
-        Ok(ffmpeg)
+        // One run says its version, on standard error, and its encoders: to start it takes a tenth of a
+        // second of processor time.
+        let mut command = Command::new("ffmpeg");
+        command.arg("-encoders");
+        let running = Running::start("ffmpeg", command, Stdin::Null, Heard::kept(true), stop)?;
+        let (mut encoders, doing) = (String::new(), "to list its encoders");
+        let banner = running.read_both(&mut encoders, doing)?;
+        let version = banner.lines().find_map(|line| line.strip_prefix("ffmpeg version "));
+        let version = version.and_then(|version| version.split_whitespace().next());
+        Ok(Self {
+            version: version.unwrap_or("unknown").to_owned(),
+            encoders: encoders.into(),
+            stop: stop.clone(),
+        })
     }
 
     /// Its version, as it says it.
@@ -82,7 +92,7 @@ impl Ffmpeg {
 
     /// The same, whose programs end when `stop` is asked for.
     pub(crate) fn with_stop(&self, stop: Stop) -> Self {
-        Self { version: self.version.clone(), stop }
+        Self { stop, ..self.clone() }
     }
 
     /// Makes sure that it has the encoder `name`.
@@ -90,17 +100,15 @@ impl Ffmpeg {
     /// # Errors
     /// [`VrError::NoEncoder`] if it has not.
     pub fn need_encoder(&self, name: &'static str) -> Result<(), VrError> {
-        let said = self.output("ffmpeg", &["-hide_banner", "-encoders"], "to list its encoders")?;
-        if said.lines().any(|line| line.split_whitespace().nth(1) == Some(name)) {
+        if self.encoders.lines().any(|line| line.split_whitespace().nth(1) == Some(name)) {
             return Ok(());
         }
         Err(VrError::NoEncoder { encoder: name, version: self.version.clone() })
     }
 
-    /// What ffprobe says about the streams of `file` that `which` selects, as JSON.
-    pub(crate) fn probe(&self, file: &Path, which: &str, entries: &str) -> Result<String, VrError> {
-        let select = ["-select_streams", which].map(OsString::from);
-        let running = self.probing(&select, entries, &as_file(file), Stdin::Null)?;
+    /// What ffprobe says about `file`, as JSON.
+    pub(crate) fn probe(&self, file: &Path, entries: &str) -> Result<String, VrError> {
+        let running = self.probing(&[], entries, &as_file(file), Stdin::Null)?;
         let mut said = String::new();
         let doing = format!("to read {}", file.display());
         running.read_all(&mut said, &doing)?;
@@ -170,15 +178,6 @@ impl Ffmpeg {
     /// Runs ffmpeg to its end.
     pub(crate) fn run(&self, args: &[OsString], dir: &Path, doing: &str) -> Result<(), VrError> {
         self.start(args, dir, Stdin::Null, false)?.finish(dir, doing)
-    }
-
-    fn output(&self, program: &'static str, args: &[&str], doing: &str) -> Result<String, VrError> {
-        let mut command = Command::new(program);
-        command.args(args);
-        let running = Running::start(program, command, Stdin::Null, Heard::kept(true), &self.stop)?;
-        let mut said = String::new();
-        running.read_all(&mut said, doing)?;
-        Ok(said)
     }
 }
 
@@ -256,7 +255,12 @@ impl Running {
     }
 
     /// Waits for its end. `place` is where it writes.
-    pub(crate) fn finish(mut self, place: &Path, doing: &str) -> Result<(), VrError> {
+    pub(crate) fn finish(self, place: &Path, doing: &str) -> Result<(), VrError> {
+        self.finish_heard(place, doing).map(|_| ())
+    }
+
+    /// The same; returns what it said on standard error.
+    fn finish_heard(mut self, place: &Path, doing: &str) -> Result<String, VrError> {
         let mut pause = LOOK.0;
         let status = loop {
             if self.stop.asked() {
@@ -274,7 +278,7 @@ impl Running {
             return Err(VrError::Stopped);
         }
         if status.success() && !is_full(&said) {
-            return Ok(());
+            return Ok(said);
         }
         Err(self.failure(status, &said, place, doing))
     }
@@ -312,7 +316,12 @@ impl Running {
     }
 
     /// Reads all that it writes, and waits for its end.
-    pub(crate) fn read_all(mut self, text: &mut String, doing: &str) -> Result<(), VrError> {
+    pub(crate) fn read_all(self, text: &mut String, doing: &str) -> Result<(), VrError> {
+        self.read_both(text, doing).map(|_| ())
+    }
+
+    /// The same; returns what it said on standard error.
+    fn read_both(mut self, text: &mut String, doing: &str) -> Result<String, VrError> {
         let mut bytes = Vec::new();
         if let Some(mut stdout) = self.stdout() {
             stdout
@@ -320,7 +329,7 @@ impl Running {
                 .map_err(VrError::io("read from", Path::new("ffmpeg")))?;
         }
         text.push_str(&String::from_utf8_lossy(&bytes));
-        self.finish(Path::new("."), doing)
+        self.finish_heard(Path::new("."), doing)
     }
 
     fn said(&mut self) -> String {
@@ -395,7 +404,8 @@ mod tests {
     #[test]
     fn older_versions_get_the_option_they_know() {
         let of = |version: &str| {
-            Ffmpeg { version: version.to_owned(), stop: Stop::default() }.passthrough()[0]
+            let (version, encoders) = (version.to_owned(), "".into());
+            Ffmpeg { version, encoders, stop: Stop::default() }.passthrough()[0]
         };
         assert_eq!(of("4.4.2-0ubuntu0.22.04.1"), "-vsync");
         assert_eq!(of("5.0"), "-vsync");

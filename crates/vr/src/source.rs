@@ -46,7 +46,7 @@ pub struct Source {
 }
 
 /// A track of sound.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub(crate) struct Track {
     #[serde(default, rename = "codec_name")]
     pub(crate) codec: String,
@@ -72,6 +72,12 @@ struct Format {
 
 #[derive(Deserialize)]
 struct Stream {
+    #[serde(default)]
+    index: u32,
+    #[serde(default)]
+    codec_type: String,
+    #[serde(flatten)]
+    track: Track,
     width: Option<u32>,
     height: Option<u32>,
     r_frame_rate: Option<String>,
@@ -106,25 +112,30 @@ struct SideData {
     eyes: Option<String>,
 }
 
-/// What is in a file beside its pictures.
-#[derive(Deserialize)]
-struct Others {
-    #[serde(default)]
-    streams: Vec<Track>,
-    #[serde(default)]
-    packets: Vec<OtherPacket>,
-}
-
-#[derive(Deserialize)]
-struct OtherPacket {
-    pts_time: Option<String>,
-}
-
 #[derive(Deserialize)]
 struct Packet {
+    #[serde(default)]
+    stream_index: u32,
     pts: Option<i64>,
+    pts_time: Option<String>,
     #[serde(default)]
     flags: String,
+}
+
+impl Probed {
+    /// The streams of this kind.
+    fn of<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Stream> {
+        self.streams.iter().filter(move |stream| stream.codec_type == kind)
+    }
+
+    /// When the last sound begins, in seconds.
+    fn heard_s(&self) -> f64 {
+        let is_sound =
+            |packet: &&Packet| self.of("audio").any(|stream| stream.index == packet.stream_index);
+        let packets = self.packets.iter().filter(is_sound);
+        let times = packets.filter_map(|packet| packet.pts_time.as_ref()?.parse().ok());
+        times.fold(0.0, f64::max)
+    }
 }
 
 impl Source {
@@ -140,31 +151,21 @@ impl Source {
             check_structure(&structure).map_err(|why| VrError::source(file, why))?;
         }
         let path = std::path::absolute(file).map_err(VrError::io("find", file))?;
-        let said = |which: &str, entries: &str| {
-            ffmpeg.probe(&path, which, entries).map_err(|error| match error {
-                VrError::Ffmpeg { reason, .. } => {
-                    VrError::source(file, format!("ffmpeg cannot read it: {reason}"))
-                }
-                other => other,
-            })
-        };
+        let entries = "format=start_time,duration:stream=index,codec_type,codec_name,channels,width,\
+                       height,r_frame_rate,avg_frame_rate,time_base,pix_fmt,has_b_frames,\
+                       color_primaries,color_transfer,color_space,color_range:stream_side_data=\
+                       side_data_type,projection,yaw,pitch,roll,displaymatrix,type:\
+                       packet=stream_index,pts,pts_time,flags";
+        let said = ffmpeg.probe(&path, entries).map_err(|error| match error {
+            VrError::Ffmpeg { reason, .. } => {
+                VrError::source(file, format!("ffmpeg cannot read it: {reason}"))
+            }
+            other => other,
+        })?;
         let unread = |error| VrError::source(file, format!("ffprobe's answer: {error}"));
-        let entries = "format=start_time,duration:stream=width,height,r_frame_rate,\
-                       avg_frame_rate,time_base,pix_fmt,has_b_frames,color_primaries,color_transfer,\
-                       color_space,color_range:stream_side_data=side_data_type,projection,yaw,\
-                       pitch,roll,displaymatrix,type:packet=pts,flags";
-        let probed: Probed = serde_json::from_str(&said("v:0", entries)?).map_err(unread)?;
+        let probed: Probed = serde_json::from_str(&said).map_err(unread)?;
         let source = Self::from_probed(&probed).map_err(|why| VrError::source(file, why))?;
-        // Where the pictures end before the file does, its sound may end later.
-        let is_short = source.missing_s(&probed, 0.0).is_some();
-        let entries = match is_short {
-            true => "stream=codec_name,channels:packet=pts_time",
-            false => "stream=codec_name,channels",
-        };
-        let others: Others = serde_json::from_str(&said("a", entries)?).map_err(unread)?;
-        let times = others.packets.iter().filter_map(|packet| packet.pts_time.as_ref());
-        let heard_s = times.filter_map(|time| time.parse().ok()).fold(0.0, f64::max);
-        if let Some([lasts, ends]) = source.missing_s(&probed, heard_s) {
+        if let Some([lasts, ends]) = source.missing_s(&probed) {
             return Err(VrError::source(
                 file,
                 format!(
@@ -173,7 +174,7 @@ impl Source {
                 ),
             ));
         }
-        Ok(Self { path, sound: others.streams, ..source })
+        Ok(Self { path, ..source })
     }
 
     /// What ffprobe says of the streams of a live source, of which nothing is known but its beginning:
@@ -227,13 +228,12 @@ impl Source {
         })
     }
 
-    /// How long the file is to last and after what time it ends, if that is sooner; its last sound
-    /// begins at `heard_s`.
-    fn missing_s(&self, probed: &Probed, heard_s: f64) -> Option<[f64; 2]> {
+    /// How long the file is to last and after what time its pictures and its sound end, if that is sooner.
+    fn missing_s(&self, probed: &Probed) -> Option<[f64; 2]> {
         let number = |text: &Option<String>| text.as_ref()?.parse::<f64>().ok();
         let start = number(&probed.format.start_time).unwrap_or(0.0);
         let lasts = number(&probed.format.duration).filter(|lasts| lasts.is_finite())?;
-        let ends = (self.first_s + self.rate.seconds(self.frames)).max(heard_s - start);
+        let ends = (self.first_s + self.rate.seconds(self.frames)).max(probed.heard_s() - start);
         (ends + self.rate.seconds(2) + SLACK_S < lasts).then_some([lasts, ends])
     }
 
@@ -247,13 +247,15 @@ impl Source {
     }
 
     fn from_probed(probed: &Probed) -> Result<Self, String> {
-        let stream = probed.streams.first().ok_or("there is no video in it")?;
+        let stream = probed.of("video").next().ok_or("there is no video in it")?;
         let (Some(width), Some(height)) = (stream.width, stream.height) else {
             return Err("its pictures have no size".to_owned());
         };
         stream.side_data_list.iter().try_for_each(SideData::check)?;
         let mut times: Vec<i64> = Vec::with_capacity(probed.packets.len());
-        for packet in probed.packets.iter().filter(|packet| !packet.flags.contains('D')) {
+        let is_shown =
+            |packet: &&Packet| packet.stream_index == stream.index && !packet.flags.contains('D');
+        for packet in probed.packets.iter().filter(is_shown) {
             times.push(packet.pts.ok_or(
                 "its pictures have no times; put it into another container: ffmpeg -i SOURCE -c \
                  copy -fflags +genpts NEW.mkv",
@@ -277,7 +279,7 @@ impl Source {
             first_s: first as f64 * tick_s - start.unwrap_or(0.0),
             colour: stream.colour(),
             pixels: stream.pix_fmt.clone().unwrap_or_default(),
-            sound: Vec::new(),
+            sound: probed.of("audio").map(|stream| stream.track.clone()).collect(),
         })
     }
 
@@ -486,6 +488,9 @@ mod tests {
 
     fn probed(rate: &str, base: &str, times: &[i64]) -> Probed {
         let stream = Stream {
+            index: 0,
+            codec_type: "video".to_owned(),
+            track: Track::default(),
             width: Some(64),
             height: Some(32),
             r_frame_rate: Some(rate.to_owned()),
@@ -500,7 +505,12 @@ mod tests {
             color_range: None,
             side_data_list: Vec::new(),
         };
-        let packets = times.iter().map(|&pts| Packet { pts: Some(pts), flags: String::new() });
+        let packets = times.iter().map(|&pts| Packet {
+            stream_index: 0,
+            pts: Some(pts),
+            pts_time: None,
+            flags: String::new(),
+        });
         Probed { streams: vec![stream], packets: packets.collect(), format: Format::default() }
     }
 
@@ -579,16 +589,35 @@ mod tests {
 
     #[test]
     fn a_file_that_ends_before_it_says_is_known() {
-        let mut probed = probed("10/1", "1/1000", &[0, 100, 200, 300]);
-        let missing = |probed: &Probed, heard_s| {
-            Source::from_probed(probed).unwrap().missing_s(probed, heard_s)
+        let missing = |lasts: Option<&str>, heard: &str| {
+            let mut probed = probed("10/1", "1/1000", &[0, 100, 200, 300]);
+            let audio = |index| {
+                let sound = serde_json::json!({"index": index, "codec_type": "audio"});
+                serde_json::from_value::<Stream>(sound).unwrap()
+            };
+            probed.streams.extend([audio(1), audio(2)]);
+            // The later track of sound counts, and what is neither does not.
+            probed.packets.extend([(1, "0.1"), (2, heard), (3, "7.0")].map(|(index, time)| {
+                Packet {
+                    stream_index: index,
+                    pts: None,
+                    pts_time: Some(time.to_owned()),
+                    flags: String::new(),
+                }
+            }));
+            probed.format.duration = lasts.map(str::to_owned);
+            let source = Source::from_probed(&probed).unwrap();
+            assert_eq!((source.frames(), source.sound.len()), (4, 2));
+            source.missing_s(&probed).is_some()
         };
-        assert_eq!(missing(&probed, 0.0), None, "nothing is said");
-        for (lasts, heard_s, wanted) in
-            [("0.42", 0.0, false), ("1.0", 0.0, true), ("1.0", 0.98, false), ("N/A", 0.0, false)]
-        {
-            probed.format.duration = Some(lasts.to_owned());
-            assert_eq!(missing(&probed, heard_s).is_some(), wanted, "{lasts} {heard_s}");
+        assert!(!missing(None, "0.0"), "nothing is said");
+        for (lasts, heard, wanted) in [
+            ("0.42", "0.0", false),
+            ("1.0", "0.0", true),
+            ("1.0", "0.98", false),
+            ("N/A", "0.0", false),
+        ] {
+            assert_eq!(missing(Some(lasts), heard), wanted, "{lasts} {heard}");
         }
     }
 

@@ -44,8 +44,19 @@ impl Pair {
     }
 
     pub fn ip(&self, machine: &str, args: &str) {
-        let output = self.namespace(machine).command("ip").args(args.split(' ')).output().unwrap();
-        assert!(output.status.success(), "ip {args}: {output:?}");
+        self.run(machine, "ip", args);
+    }
+
+    /// What leaves the machine on this link is held to `mbps`.
+    pub fn limit(&self, machine: &str, link: &str, mbps: u32) {
+        let rate = format!("rate {mbps}mbit burst 64kb latency 50ms");
+        self.run(machine, "tc", &format!("qdisc add dev {link} root tbf {rate}"));
+    }
+
+    fn run(&self, machine: &str, program: &str, args: &str) {
+        let mut command = self.namespace(machine).command(program);
+        let output = command.args(args.split(' ')).output().unwrap();
+        assert!(output.status.success(), "{program} {args}: {output:?}");
     }
 
     pub fn namespace(&self, machine: &str) -> &Netns {
