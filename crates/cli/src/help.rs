@@ -6,7 +6,7 @@ use crate::Cli;
 use crate::doctor::OWN_OPTIONS;
 
 /// An example for the long help of each command. The tests hold them to the parser.
-pub(crate) const EXAMPLES: [(&str, &str); 39] = [
+pub(crate) const EXAMPLES: [(&str, &str); 40] = [
     ("serve", "weftline serve --listen 0.0.0.0:4433 --forward 127.0.0.1:8080 --token-file token"),
     (
         "connect",
@@ -65,6 +65,7 @@ pub(crate) const EXAMPLES: [(&str, &str); 39] = [
     ("probe run", "weftline probe run server.example --duration 60s --out ride.csv"),
     ("vr check", "weftline vr check plaza --gops 2 --viewers 3"),
     ("vr evaluate", "weftline vr evaluate plaza reef --out results/vr"),
+    ("vr http", "weftline vr http ride --allow-origin https://player.example"),
     ("vr package", "weftline vr package ride.mp4 -o ride --grid 6x4 --qp 22,27,32,37,42"),
     (
         "vr play",

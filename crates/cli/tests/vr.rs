@@ -162,7 +162,7 @@ fn what_was_cut_or_lost_is_made_again_to_the_byte() {
         return;
     }
     let dir = with_scene(3.0);
-    let command = format!("package plaza.y4m -o pkg {QUICK} --grid 3x2 --jobs 2");
+    let command = format!("package plaza.y4m -o pkg {QUICK} --grid 3x2 --whole 30 --jobs 2");
     vr(dir.path(), &command).unwrap();
     let package = dir.path().join("pkg");
     let whole = content(&package);
@@ -173,6 +173,7 @@ fn what_was_cut_or_lost_is_made_again_to_the_byte() {
     // As a failing disk leaves it.
     fs::write(package.join("tiles/t004q37/000002.m4s"), b"cut").unwrap();
     fs::remove_file(package.join("tiles/t000q22/init.mp4")).unwrap();
+    fs::remove_file(package.join("whole/q30/000000.m4s")).unwrap();
     vr(dir.path(), &command).unwrap();
     assert!(content(&package) == whole, "the same package again");
 }
@@ -183,7 +184,7 @@ fn a_package_that_was_killed_is_gone_on_with() {
         return;
     }
     let dir = with_scene(4.0);
-    let args = format!("vr package plaza.y4m {QUICK} --grid 3x2 --jobs 1 -o");
+    let args = format!("vr package plaza.y4m {QUICK} --grid 3x2 --whole 30 --jobs 1 -o");
     let args: Vec<&str> = args.split(' ').collect();
     let mut child = Command::new(WEFTLINE)
         .args(&args)
@@ -246,6 +247,7 @@ fn sources_that_cannot_be_packaged_are_refused() {
     fails(package("plaza.y4m", "--grid 7"), 2, &["--grid", "like 6x4"]);
     fails(package("plaza.y4m", "--grid 12x8"), 2, &["tiles of 16x12 pixels", "coarser"]);
     fails(package("plaza.y4m", "--qp 22,52"), 2, &["from 1 to 51"]);
+    fails(package("plaza.y4m", "--whole 0"), 2, &["--whole", "from 1 to 51"]);
     fails(package("plaza.y4m", "--ladder-mbps 0"), 2, &["--ladder-mbps", "above 0"]);
     fails(package("plaza.y4m", "--ladder-mbps 1 --qp 22"), 2, &["--ladder-mbps", "--qp"]);
     fails(package("plaza.y4m", "--preset best"), 2, &["'best'", "ultrafast"]);
@@ -649,7 +651,7 @@ fn a_full_disk_is_told_and_what_is_finished_stays() {
         println!("skipped: mounting a tmpfs needs root (sudo -E cargo test -p weftline-cli)");
         return;
     }
-    let command = format!("package plaza.y4m -o small/pkg {QUICK} --grid 2x1 --jobs 1");
+    let command = format!("package plaza.y4m -o small/pkg {QUICK} --grid 2x1 --whole 30 --jobs 1");
     // A filler leaves room for less than the raw pictures of a GoP.
     let filler = small.join("filler");
     fs::write(&filler, vec![0; 500 << 10]).unwrap();

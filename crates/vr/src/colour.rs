@@ -42,6 +42,15 @@ impl Colour {
         (says || colour.full_range).then_some(colour)
     }
 
+    /// What a source says, or if it says nothing of what its pixels mean, what video is by and large:
+    /// BT.709. Browsers guess by the height of a picture otherwise.
+    pub(crate) fn or_usual(said: Option<Self>) -> Self {
+        let range = said.is_some_and(|said| said.full_range);
+        let says = |said: &Self| [said.primaries, said.transfer, said.matrix] != [UNKNOWN; 3];
+        let usual = Self { primaries: 1, transfer: 1, matrix: 1, full_range: range };
+        said.filter(says).unwrap_or(usual)
+    }
+
     /// The options that tell an encoder.
     pub(crate) fn encoder_args(self) -> [String; 8] {
         let range = if self.full_range { "pc" } else { "tv" };
@@ -132,7 +141,13 @@ mod tests {
         let rgb = Colour::of([primaries, transfer, Some("gbr")], Some("pc"), "gbrp").unwrap();
         assert_eq!((rgb.matrix, rgb.full_range), (UNKNOWN, false));
         assert_eq!(Colour::of([None; 3], Some("pc"), "yuvj420p"), None);
-        assert!(Colour::of([None; 3], Some("pc"), "yuv420p").unwrap().full_range);
+        let full = Colour::of([None; 3], Some("pc"), "yuv420p");
+        assert!(full.unwrap().full_range);
+        // Where nothing is said, something has to be; what is said stays.
+        assert_eq!(Colour::or_usual(None), video);
+        assert_eq!(Colour::or_usual(full), Colour { full_range: true, ..video });
+        assert_eq!(Colour::or_usual(Some(hdr)), hdr);
+        assert_eq!(Colour::or_usual(Some(rgb)), rgb);
         assert_eq!(
             video.encoder_args().join(" "),
             "-color_primaries 1 -color_trc 1 -colorspace 1 -color_range tv"

@@ -8,7 +8,7 @@ use weftline_video::metric::Plane;
 
 use crate::error::VrError;
 use crate::ffmpeg::Ffmpeg;
-use crate::package::{Description, GREY, Package, TileReader, TileSource};
+use crate::package::{GREY, Layer, Package, TileReader, TileSource};
 
 /// The luma of a GoP's pictures, put together from tiles.
 #[derive(Clone, Debug)]
@@ -69,7 +69,7 @@ impl DecodedGop {
             .enumerate()
             .map(|(tile, &qp)| {
                 let (init, media) =
-                    (Description::init(tile, qp), Description::segment(tile, qp, gop));
+                    (Layer::Tiles.init(tile, qp), Layer::Tiles.segment(tile, qp, gop));
                 TileSource::Segments(init, media)
             })
             .collect();

@@ -30,7 +30,8 @@ const CONTENT_POLICY: &str = "default-src 'none'; script-src 'self'; style-src '
      img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; \
      frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types lit-html weftline";
 /// Other origins cannot load what is here, nor keep a handle on its window.
-const OWN_RESOURCES: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
+pub(crate) const OWN_RESOURCES: HeaderName =
+    HeaderName::from_static("cross-origin-resource-policy");
 const OWN_WINDOW: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
 /// What a browser says of the page that makes a request (W3C Fetch Metadata).
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -307,7 +308,7 @@ pub(crate) fn check_name(name: &str) -> Result<(), WrongName> {
 }
 
 /// The host of `host:port`, where there may be no port.
-fn without_port(host: &str) -> &str {
+pub(crate) fn without_port(host: &str) -> &str {
     match host.rsplit_once(':') {
         Some((name, port))
             if port.bytes().all(|byte| byte.is_ascii_digit())

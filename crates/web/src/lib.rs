@@ -39,7 +39,8 @@
 //! # }
 //! ```
 //!
-//! A player of live 360° video gives what comes to a [`Stage`] and opens a [`PlayerPage`].
+//! A player of live 360° video gives what comes to a [`Stage`] and opens a [`PlayerPage`]. A
+//! [`FileServer`] offers the files of a directory to any player of DASH.
 //!
 //! | file | holds |
 //! |---|---|
@@ -52,13 +53,17 @@
 //! | `guard.rs` | who may see it: names, origins, token and session |
 //! | `assets.rs` | the page itself, built from `ui/` into `dist/` |
 //! | `serve.rs` | HTTP: connections, routes, limits |
+//! | `listen.rs` | where a server listens, and how many it answers at once |
+//! | `files/` | the files of a directory, over HTTP |
 //!
 //! Nothing here grows without a bound, whatever clients do: connections, heads, bodies, the time a
 //! request takes, pages that watch, what waits for each of them, paths, rows and events have limits.
 
 mod assets;
+mod files;
 mod guard;
 mod history;
+mod listen;
 mod player;
 mod rates;
 mod serve;
@@ -66,9 +71,11 @@ mod source;
 mod sse;
 mod weave;
 
+pub use files::{FileServer, FileSettings, FilesError};
 pub use guard::WrongName;
+pub use listen::OpenError;
 pub use player::{Shown, Stage};
-pub use serve::{Dashboard, OpenError, PlayerPage, Settings};
+pub use serve::{Dashboard, PlayerPage, Settings};
 pub use source::{
     ConnectionLook, Event, EventLevel, Look, PathLook, PathState, Source, WeaveLook, WeaveSource,
 };

@@ -2,7 +2,6 @@
 
 use std::convert::Infallible;
 use std::fmt;
-use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -14,11 +13,12 @@ use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, SET_COOKIE, UP
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc};
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
 
 use crate::assets;
-use crate::guard::{self, Guard, Refusal, Words, WrongName};
+use crate::guard::{self, Guard, Refusal, Words};
+use crate::listen::{self, MAX_HEAD, OpenError, PATIENCE};
 use crate::player::Stage;
 use crate::player::socket::{self, Opening};
 use crate::rates::Rates;
@@ -29,14 +29,8 @@ use crate::weave::Loom;
 /// Connections that are answered at once; further ones wait in the kernel's queue. Pages that watch
 /// hold one each.
 const MAX_CONNECTIONS: usize = 32;
-/// How long a client may take to ask and to take its answer.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// The longest head of a request in bytes; hyper wants no less.
-const MAX_HEAD: usize = 8 << 10;
 /// The longest body of a request in bytes.
 const MAX_BODY: usize = 4 << 10;
-/// The wait after the system refused to accept somebody (out of file descriptors).
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The time between two looks at the program.
 const INTERVAL: Duration = Duration::from_millis(500);
 /// A look takes at most one part in so many of the time: after one that took long the next comes
@@ -66,34 +60,6 @@ pub struct Settings {
     /// The names under which proxies with TLS offer it. Without one, `address` has to be this
     /// machine's loopback.
     pub names: Vec<String>,
-}
-
-/// Why there is no dashboard.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// The address cannot be had.
-    #[error("{address}: {source}; {remedy}")]
-    Bind {
-        /// The address.
-        address: SocketAddr,
-        /// What the system says.
-        source: io::Error,
-        /// What to do.
-        remedy: &'static str,
-    },
-    /// The address is reached from elsewhere, where nothing would be encrypted.
-    #[error(
-        "{0} is reached from other machines, and the dashboard speaks no TLS yet; choose an address \
-         of 127.0.0.1 and reach it by ssh -L, or put a proxy with TLS before it and name it: \
-         --behind-proxy NAME"
-    )]
-    NotLoopback(SocketAddr),
-    /// A name that no host can have.
-    #[error("--behind-proxy: {0}")]
-    Name(#[from] WrongName),
-    /// The system has no randomness for the token.
-    #[error("the system gives no random bytes for the token")]
-    Random,
 }
 
 /// A dashboard that is open as long as this lives.
@@ -133,7 +99,7 @@ impl Dashboard {
         let daemon = Arc::new(Daemon { board, source });
         let looking = tokio::spawn(look(Arc::clone(&daemon))).abort_handle();
         let shared = Arc::new(Shared { guard, face: Face::Dashboard(daemon) });
-        let serving = tokio::spawn(accept(listener, shared)).abort_handle();
+        let serving = tokio::spawn(shared.accept(listener)).abort_handle();
         Ok(Self { url, tasks: [looking, serving] })
     }
 
@@ -171,7 +137,7 @@ impl PlayerPage {
         let (listener, guard) = settings.listen(guard::PLAYER).await?;
         let url = guard.url();
         let shared = Arc::new(Shared { guard, face: Face::Player(stage) });
-        Ok(Self { url, task: tokio::spawn(accept(listener, shared)).abort_handle() })
+        Ok(Self { url, task: tokio::spawn(shared.accept(listener)).abort_handle() })
     }
 
     /// The address of the page, with the token: whoever has it sees the stream.
@@ -185,15 +151,8 @@ impl Settings {
     async fn listen(&self, words: Words) -> Result<(TcpListener, Guard), OpenError> {
         let Self { address, names } = self;
         self.check()?;
-        let wrong = |source: io::Error| {
-            let remedy = match source.kind() {
-                io::ErrorKind::AddrInUse => "stop the program that has it, or choose another port",
-                _ => "choose an address of this machine, such as 127.0.0.1:9480",
-            };
-            OpenError::Bind { address: *address, source, remedy }
-        };
-        let listener = TcpListener::bind(address).await.map_err(wrong)?;
-        let guard = Guard::new(listener.local_addr().map_err(wrong)?, names, words);
+        let (listener, address) = listen::bind(*address).await?;
+        let guard = Guard::new(address, names, words);
         Ok((listener, guard.map_err(|_| OpenError::Random)?))
     }
 
@@ -214,6 +173,13 @@ impl Settings {
 struct Shared {
     guard: Guard,
     face: Face,
+}
+
+impl Shared {
+    /// Answers everybody.
+    async fn accept(self: Arc<Self>, listener: TcpListener) {
+        listen::accept(listener, MAX_CONNECTIONS, |stream| serve(stream, Arc::clone(&self))).await;
+    }
 }
 
 /// What is shown.
@@ -258,32 +224,6 @@ async fn look(shared: Arc<Daemon>) {
         let took = started.elapsed();
         let pause = INTERVAL.saturating_sub(took).max(took.saturating_mul(COST));
         tokio::time::sleep(pause.min(MAX_PAUSE)).await;
-    }
-}
-
-/// Answers everybody, a bounded number at once.
-async fn accept(listener: TcpListener, shared: Arc<Shared>) {
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    // They end with it.
-    let mut tasks = JoinSet::new();
-    loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
-        while tasks.try_join_next().is_some() {}
-        match listener.accept().await {
-            Ok((stream, peer)) => {
-                let shared = Arc::clone(&shared);
-                tasks.spawn(async move {
-                    if let Err(error) = serve(stream, shared).await {
-                        tracing::debug!("dashboard for {peer}: {error}");
-                    }
-                    drop(place);
-                });
-            }
-            Err(error) => {
-                tracing::debug!("dashboard: nobody can be accepted: {error}");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
-        }
     }
 }
 
@@ -428,7 +368,7 @@ fn upgrade(
 }
 
 /// Refuses a method that does more than read.
-fn must_read(method: &Method) -> Result<(), Refusal> {
+pub(crate) fn must_read(method: &Method) -> Result<(), Refusal> {
     match *method == Method::GET || *method == Method::HEAD {
         true => Ok(()),
         false => Err(Refusal::method("GET, HEAD")),

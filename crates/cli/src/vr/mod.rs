@@ -6,6 +6,7 @@ mod evaluate;
 mod evaluate_files;
 mod evaluate_table;
 mod heads;
+mod http;
 mod live;
 mod package;
 mod progress;
@@ -24,6 +25,8 @@ pub(crate) enum VrCommand {
     Check(check::CheckArgs),
     /// What viewers see of packages, by transport, tile scheme and concealment
     Evaluate(Box<evaluate::EvaluateArgs>),
+    /// Serve a package to players of DASH in browsers and elsewhere, over HTTP
+    Http(http::HttpArgs),
     /// Cut a 360° video into GoPs and tiles, and encode each at a ladder of qualities
     Package(package::PackageArgs),
     /// Play a live stream without a screen, and say what a viewer would have seen
@@ -39,6 +42,7 @@ pub(crate) fn run(command: VrCommand) -> Result<(), Failure> {
     match command {
         VrCommand::Check(args) => check::run(&args),
         VrCommand::Evaluate(args) => evaluate::run(&args),
+        VrCommand::Http(args) => http::run(&args),
         VrCommand::Package(args) => package::run(&args),
         VrCommand::Play(args) => live::play::run(&args),
         VrCommand::Serve(args) => live::serve::run(&args),

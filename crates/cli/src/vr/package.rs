@@ -32,6 +32,10 @@ pub(crate) struct PackageArgs {
     /// Rates of the whole frame in Mb/s instead: for each the QP that comes nearest on average
     #[arg(long, value_name = "R,…", value_delimiter = ',', conflicts_with = "qp")]
     ladder_mbps: Vec<f64>,
+    /// The QPs at which the whole sphere is encoded in one picture, too, for players that know nothing of
+    /// tiles
+    #[arg(long, value_name = "QP,…", value_delimiter = ',')]
+    whole: Vec<u8>,
     /// How thorough x264 is, from ultrafast to veryslow
     #[arg(long, value_name = "NAME", default_value = "medium")]
     preset: String,
@@ -63,6 +67,7 @@ pub(super) fn run(args: &PackageArgs) -> Result<(), Failure> {
         mbps: args.ladder_mbps.clone(),
         no_sound: args.no_sound,
         to_8_bits: args.to_8_bits,
+        whole: args.whole.clone(),
     };
     let jobs = args.jobs.or(available_parallelism().ok()).map_or(1, NonZero::get);
     let stop = stop_on_signals()?;
@@ -106,14 +111,12 @@ fn summary(dir: &Path, package: &Package, took_s: f64) -> String {
         });
         let mbps = (bytes * 8) as f64 / package.duration().as_secs_f64() / 1e6;
         let asked = asked.next().map_or_else(String::new, |mbps| format!(" ({mbps} asked for)"));
-        text += &format!("QP {qp:2}: {mbps:8.2} Mb/s{asked} in {tiles} tiles, ");
-        // Plain pictures may be encoded without any error, which has no decibels.
-        let psnr_db = weftline_video::metric::psnr_db(ws_mse / f64::from(description.gops()));
-        text += &if psnr_db.is_finite() {
-            format!("WS-PSNR {psnr_db:.2} dB\n")
-        } else {
-            "without any error\n".to_owned()
-        };
+        let quality = quality(ws_mse / f64::from(description.gops()));
+        text += &format!("QP {qp:2}: {mbps:8.2} Mb/s{asked} in {tiles} tiles, {quality}\n");
+    }
+    for (qp, bytes, ws_mse) in package.whole() {
+        let mbps = (bytes.as_u64() * 8) as f64 / package.duration().as_secs_f64() / 1e6;
+        text += &format!("QP {qp:2}: {mbps:8.2} Mb/s in one picture, {}\n", quality(ws_mse));
     }
     if let Some(sound) = description.sound() {
         let channels = if sound.channels == 1 { "one channel" } else { "two channels" };
@@ -121,4 +124,14 @@ fn summary(dir: &Path, package: &Package, took_s: f64) -> String {
     }
     let at = |file: &str| dir.join(file).display().to_string();
     text + &format!("{}\n{}\n", at(TABLE), at(MANIFEST))
+}
+
+/// What a WS-MSE is called.
+fn quality(ws_mse: f64) -> String {
+    let psnr_db = weftline_video::metric::psnr_db(ws_mse);
+    // Plain pictures may be encoded without any error, which has no decibels.
+    match psnr_db.is_finite() {
+        true => format!("WS-PSNR {psnr_db:.2} dB"),
+        false => "without any error".to_owned(),
+    }
 }

@@ -3,6 +3,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod dash;
 mod page;
 mod player;
 mod relay;

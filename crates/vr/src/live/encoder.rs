@@ -12,7 +12,7 @@ use super::desk::{Desk, Work};
 use super::store::Store;
 use crate::error::VrError;
 use crate::ffmpeg::Ffmpeg;
-use crate::package::{Description, EncodedRung, OpenGop, Record, Workshop};
+use crate::package::{Description, EncodedRung, Layer, OpenGop, Record, Workshop};
 
 /// A GoP that is to be encoded.
 pub(super) struct Job {
@@ -99,7 +99,8 @@ impl Encoder {
     fn encode(&self, ffmpeg: &Ffmpeg, open: &OpenGop) -> Result<(Record, u64), VrError> {
         let Desk { plan, source, .. } = &*self.desk;
         let weights = &self.weights;
-        let shop = Workshop { ffmpeg, source, plan, weights, with_parts: false };
+        let layer = Layer::Tiles;
+        let shop = Workshop { layer, ffmpeg, source, plan, weights, with_parts: false };
         let mut rungs: Vec<EncodedRung> = Vec::with_capacity(plan.qps().len());
         for qps in shop.together(plan.qps()) {
             rungs.extend(shop.encode(open, qps)?);

@@ -155,6 +155,7 @@ impl LiveSource {
             mbps: Vec::new(),
             no_sound: options.no_sound,
             to_8_bits: true,
+            whole: Vec::new(),
         };
         let mut plan = Description::live(source, &package, ffmpeg.version())?;
         let mut remarks = Vec::new();

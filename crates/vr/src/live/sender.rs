@@ -140,7 +140,13 @@ mod tests {
                 segment: None,
                 init: None,
             };
-            Record { gop: 0, tiles: vec![vec![rung]], side: None, grey: Vec::new() }
+            Record {
+                gop: 0,
+                tiles: vec![vec![rung]],
+                side: None,
+                grey: Vec::new(),
+                whole: Vec::new(),
+            }
         };
         assert_eq!(streamable(&record(1000)).unwrap().tiles().len(), 1);
         let error = streamable(&record(1 << 30)).unwrap_err();

@@ -10,7 +10,9 @@ use weftline_video::live::wire::TileDigests;
 
 use super::sound::SoundSegment;
 use crate::error::VrError;
-use crate::package::{Description, EncodedRung, Record, put_rungs, sound_init, sound_segment};
+use crate::package::{
+    Description, EncodedRung, Layer, Record, put_rungs, sound_init, sound_segment,
+};
 
 /// GoPs that are kept: no player has more of them open.
 pub(crate) const KEPT: u32 = MAX_OPEN_GOPS;
@@ -68,7 +70,7 @@ impl Store {
 
     /// The file of a tile's GoP, and that which its decoder is set up from.
     pub(crate) fn tile(&self, tile: usize, qp: u8, gop: u32) -> [PathBuf; 2] {
-        let [init, media] = [Description::init(tile, qp), Description::segment(tile, qp, gop)];
+        let [init, media] = [Layer::Tiles.init(tile, qp), Layer::Tiles.segment(tile, qp, gop)];
         [self.dir.path().join(init), self.dir.path().join(media)]
     }
 
@@ -85,8 +87,8 @@ impl Store {
         rungs: Vec<EncodedRung>,
     ) -> Result<Record, VrError> {
         let _alone = self.writes.lock().unwrap_or_else(PoisonError::into_inner);
-        let tiles = put_rungs(self.dir.path(), plan, gop, rungs)?;
-        Ok(Record { gop, tiles, side: None, grey: Vec::new() })
+        let tiles = put_rungs(self.dir.path(), plan, Layer::Tiles, gop, rungs)?;
+        Ok(Record { gop, tiles, side: None, grey: Vec::new(), whole: Vec::new() })
     }
 
     /// Keeps the sound of a GoP.

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use weftline_video::metric::{Plane, SphereWeights};
 
+use super::layer::Layer;
 use super::parts::Cells;
 use super::pictures::{self, From};
 use super::plan::Description;
@@ -24,6 +25,8 @@ const RAW: &str = "source.yuv";
 
 /// What the work on a GoP needs.
 pub(crate) struct Workshop<'a> {
+    /// What is encoded, by a `plan` of its own.
+    pub(crate) layer: Layer,
     pub(crate) ffmpeg: &'a Ffmpeg,
     pub(crate) source: &'a Source,
     pub(crate) plan: &'a Description,
@@ -69,7 +72,18 @@ const PIXELS_AT_ONCE: u64 = 4 << 20;
 /// bytes of the command line.
 const ENCODERS_AT_ONCE: usize = 400;
 
-impl Workshop<'_> {
+impl<'a> Workshop<'a> {
+    /// For a layer of a package.
+    pub(crate) fn new(
+        layer: Layer,
+        ffmpeg: &'a Ffmpeg,
+        source: &'a Source,
+        plan: &'a Description,
+        weights: &'a SphereWeights,
+    ) -> Self {
+        Self { layer, ffmpeg, source, plan, weights, with_parts: layer == Layer::Tiles }
+    }
+
     /// Some QPs, those together that one process encodes. They do not depend on the number of processes
     /// at once, and what is encoded does not depend on them.
     pub(crate) fn together<'q>(&self, qps: &'q [u8]) -> impl Iterator<Item = &'q [u8]> + use<'q> {
@@ -158,7 +172,9 @@ impl Workshop<'_> {
 
     /// The files of all tiles at a QP.
     fn names(&self, qp: u8) -> Vec<String> {
-        (0..self.plan.grid().tiles()).map(|tile| format!("q{qp:02}t{tile:03}.mp4")).collect()
+        let prefix = self.layer.prefix();
+        let name = |tile| format!("{prefix}q{qp:02}t{tile:03}.mp4");
+        (0..self.plan.grid().tiles()).map(name).collect()
     }
 
     /// One process for some tiles, nearly always all, of several rungs: reading the pictures and starting
@@ -235,7 +251,7 @@ impl Workshop<'_> {
         let files = names.iter().map(|name| TileSource::Whole(name.into())).collect::<Vec<_>>();
         let first = qps.first().copied().unwrap_or_default();
         let what = format!("GoP {} from QP {first} on", open.gop);
-        let list = format!("q{first:02}.txt");
+        let list = format!("{}q{first:02}.txt", self.layer.prefix());
         let mut reader = TileReader::start(self.ffmpeg, plan, &open.dir, &list, &files, &what)?;
         let mut errors = Vec::with_capacity(names.len());
         let cells = Cells::new(plan);

@@ -239,6 +239,7 @@ mod tests {
             mbps: Vec::new(),
             colour: None,
             sound: None,
+            whole: None,
             complete: false,
         }
     }

@@ -9,6 +9,7 @@
 //! DIR/tiles/t007q32/000003.m4s GoP 3 of it
 //! DIR/gops/000003.json         the record of GoP 3: it is finished
 //! DIR/sound/000003.m4s         its sound, if there is any: see [`SoundTrack`]
+//! DIR/whole/q32/000003.m4s     the whole sphere in one picture, if it is wanted
 //! ```
 //!
 //! Nothing half-written counts: a GoP is finished when its record is in place, and the record
@@ -16,7 +17,9 @@
 //! it stopped; files that were cut or changed since are found by their lengths and digests and made again.
 
 mod encode;
+mod gops;
 mod ladder;
+mod layer;
 mod luma;
 mod miss;
 mod mpd;
@@ -35,12 +38,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, flock, syncfs};
+use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use weftline_core::ByteCount;
 use weftline_video::evaluate::{MissTable, Parts};
+use weftline_video::live::Sound;
 use weftline_video::live::wire::TileDigests;
-use weftline_video::live::{Digest, Sound};
 use weftline_video::metric::SphereWeights;
 use weftline_video::rd::RdTable;
 
@@ -48,16 +51,20 @@ use crate::error::VrError;
 use crate::ffmpeg::{Ffmpeg, Stop};
 use crate::mp4;
 use crate::source::Source;
-use parts::Cells;
+use gops::{finish_gop, missing};
 use plan::write_whole;
 use sound::SoundRecord;
 
 pub(crate) use encode::{EncodedRung, OpenGop, Workshop};
+pub(crate) use gops::put_rungs;
+pub(crate) use layer::Layer;
 pub(crate) use luma::luma;
 pub use miss::MISSES;
 pub(crate) use miss::{Following, GREY};
 pub use plan::{Description, MAX_QP, PRESETS, PackageOptions};
-pub(crate) use record::{Record, RungRecord};
+pub(crate) use record::Record;
+#[cfg(test)]
+pub(crate) use record::RungRecord;
 pub(crate) use sound::{
     FRAME_SAMPLES, Frames, encoder_args, gop_of, init as sound_init, segment as sound_segment,
 };
@@ -68,6 +75,9 @@ pub use track::SoundTrack;
 pub const TABLE: &str = "rd.csv";
 /// The DASH manifest's file.
 pub const MANIFEST: &str = "manifest.mpd";
+
+/// All that a package may have of its pictures.
+const LAYERS: [Layer; 2] = [Layer::Tiles, Layer::Whole];
 
 /// How far the packaging is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,37 +115,34 @@ pub fn package(
     let weights = SphereWeights::new(plan.frame());
     let workdir = OpenGop::workdir(&dir);
     if !plan.mbps.is_empty() {
-        let shop = Workshop {
-            ffmpeg: &ffmpeg,
-            source: &source,
-            plan: &plan,
-            weights: &weights,
-            with_parts: true,
+        plan.qps = {
+            let shop = Workshop::new(Layer::Tiles, &ffmpeg, &source, &plan, &weights);
+            ladder::choose(&shop, &dir, &workdir)?
         };
-        plan.qps = ladder::choose(&shop, &dir, &workdir)?;
     }
     begin(&dir, &mut plan)?;
-    let missing = missing(&dir, &plan)?;
+    let whole = plan.whole_plan();
+    let plans = [(Layer::Tiles, Some(&plan)), (Layer::Whole, whole.as_ref())];
+    let shop = |(layer, plan): (Layer, Option<_>)| {
+        Some(Workshop::new(layer, &ffmpeg, &source, plan?, &weights))
+    };
+    let shops: Vec<Workshop<'_>> = plans.into_iter().filter_map(shop).collect();
+    let layers: Vec<Layer> = shops.iter().map(|shop| shop.layer).collect();
+    let missing = missing(&dir, &plan, &layers)?;
     let before = plan.gops - missing.len() as u32;
     let mut packaged = Packaged { done: before, before, total: plan.gops };
     progress(packaged);
-    let shop = Workshop {
-        ffmpeg: &ffmpeg,
-        source: &source,
-        plan: &plan,
-        weights: &weights,
-        with_parts: true,
-    };
     let sampled = miss::read(&dir, &plan).is_err();
-    let encoded = queue::encode_all(&shop, missing, jobs.max(1), &workdir, &mut |open, rungs| {
-        if sampled {
-            miss::keep(&dir, &plan, open.gop, open.luma())?;
-        }
-        finish_gop(&dir, &plan, open, rungs)?;
-        packaged.done += 1;
-        progress(packaged);
-        Ok(())
-    });
+    let encoded =
+        queue::encode_all(&shops, missing, jobs.max(1), &workdir, &mut |open, encoded| {
+            if sampled {
+                miss::keep(&dir, &plan, open.gop, open.luma())?;
+            }
+            finish_gop(&dir, &plan, open, encoded)?;
+            packaged.done += 1;
+            progress(packaged);
+            Ok(())
+        });
     let encoded = encoded.and_then(|()| sound::encode(&ffmpeg, &source, &plan, &dir, &workdir));
     // Empty by now; what cannot be removed is by the next run.
     let _ = fs::remove_dir_all(&workdir);
@@ -175,105 +182,27 @@ fn begin(dir: &Path, plan: &mut Description) -> Result<(), VrError> {
             Some(differs) => Err(VrError::OtherPackage { path: dir.to_owned(), differs }),
             None => {
                 plan.colour = found.colour;
-                Ok(())
+                // It is added to a package that is as it was.
+                let is_added = found.whole.is_none() && plan.whole.is_some();
+                if is_added { plan.write(dir) } else { Ok(()) }
             }
         },
         None => plan.write(dir),
     }
 }
 
-/// The GoPs that are not finished, or not whole any more, or of which a file has other bytes than were
-/// written.
-fn missing(dir: &Path, plan: &Description) -> Result<Vec<u32>, VrError> {
-    let (mut missing, mut seen) = (Vec::new(), BTreeSet::new());
-    for gop in 0..plan.gops {
-        let record = Record::read(dir, gop)?
-            .filter(|record| record.gop == gop && record.flaw(dir, plan).is_none());
-        let Some(record) = record else {
-            missing.push(gop);
-            continue;
-        };
-        let inits = record.spoiled_inits(dir, &mut seen)?;
-        for init in inits.iter().map(|file| dir.join(file)) {
-            // This GoP's encoding makes it anew, and all others are as they should be.
-            fs::remove_file(&init).map_err(VrError::io("remove", &init))?;
-        }
-        if !inits.is_empty() || record.spoiled(dir)?.is_some() {
-            missing.push(gop);
-        }
-    }
-    Ok(missing)
-}
-
-/// Puts the segments of a GoP in their places, and then its record.
-fn finish_gop(
-    dir: &Path,
-    plan: &Description,
-    open: &OpenGop,
-    rungs: Vec<EncodedRung>,
-) -> Result<(), VrError> {
-    let tiles = put_rungs(dir, plan, open.gop, rungs)?;
-    // One sync for some hundred files.
-    let handle = File::open(dir).map_err(VrError::io("open", dir))?;
-    syncfs(&handle).map_err(|error| VrError::io("write", dir)(error.into()))?;
-    let cells = Cells::new(plan);
-    let grey = cells.grey(plan, &SphereWeights::new(plan.frame()), open.luma());
-    let grey = grey.map_err(|why| VrError::Invalid(why.to_string()))?;
-    Record { gop: open.gop, tiles, side: Some(cells.side), grey }.write(dir)
-}
-
-/// Puts the segments of a GoP in their places. Returns what its record says of each tile.
-pub(crate) fn put_rungs(
-    dir: &Path,
-    plan: &Description,
-    gop: u32,
-    mut rungs: Vec<EncodedRung>,
-) -> Result<Vec<Vec<RungRecord>>, VrError> {
-    rungs.sort_by_key(|rung| rung.qp);
-    let mut tiles = vec![Vec::with_capacity(rungs.len()); plan.grid().tiles()];
-    for rung in &rungs {
-        for (tile, encoded) in rung.tiles.iter().enumerate() {
-            let rung_dir = dir.join(Description::rung_dir(tile, rung.qp));
-            fs::create_dir_all(&rung_dir).map_err(VrError::io("make", &rung_dir))?;
-            write_init(&dir.join(Description::init(tile, rung.qp)), &encoded.segments.init)?;
-            let path = dir.join(Description::segment(tile, rung.qp, gop));
-            fs::write(&path, &encoded.segments.media).map_err(VrError::io("write", &path))?;
-            tiles[tile].push(RungRecord {
-                qp: rung.qp,
-                bytes: encoded.segments.media.len() as u64,
-                ws_mse: encoded.ws_mse,
-                mixed_mse: Some(encoded.mixed_mse),
-                parts: Some(encoded.parts.clone()),
-                segment: Some(Digest::of(&encoded.segments.media)),
-                init: Some(Digest::of(&encoded.segments.init)),
-            });
-        }
-    }
-    Ok(tiles)
-}
-
-/// All GoPs of a rung share what its decoder is set up from.
-fn write_init(path: &Path, init: &[u8]) -> Result<(), VrError> {
-    match fs::read(path) {
-        Ok(found) if found == init => Ok(()),
-        Ok(found) if found.len() >= init.len() => Err(VrError::damaged(
-            path,
-            "does not fit the segment that was encoded now: ffmpeg or x264 has changed; remove the \
-             package and start anew",
-        )),
-        // Not there, or cut short.
-        _ => fs::write(path, init).map_err(VrError::io("write", path)),
-    }
-}
-
 /// Writes the table and the manifest, and says that the package is whole.
 fn conclude(dir: &Path, mut plan: Description) -> Result<(), VrError> {
     let mut gops = Vec::with_capacity(plan.gops as usize);
+    let mut longest = vec![0; plan.whole_qps().len()];
     for gop in 0..plan.gops {
         let mut record = Record::read(dir, gop)?
             .ok_or_else(|| VrError::damaged(dir, format!("the record of GoP {gop} has gone")))?;
         if record.complete(dir)? {
             record.write(dir)?;
+        }
+        for (longest, rung) in longest.iter_mut().zip(&record.whole) {
+            *longest = rung.bytes.max(*longest);
         }
         gops.push(record.table().map_err(|source| VrError::Rd { path: dir.to_owned(), source })?);
     }
@@ -281,18 +210,29 @@ fn conclude(dir: &Path, mut plan: Description) -> Result<(), VrError> {
     let (columns, rows) = (grid.columns() as u16, grid.rows() as u16);
     let table = RdTable::new(columns, rows, plan.gop_duration(), gops)
         .map_err(|source| VrError::Rd { path: dir.to_owned(), source })?;
-    let mut codecs = Vec::with_capacity(plan.qps.len());
-    for &qp in &plan.qps {
-        let path = dir.join(Description::init(0, qp));
-        let init = fs::read(&path).map_err(VrError::io("read", &path))?;
-        codecs.push(mp4::codec(&init).map_err(|why| VrError::damaged(&path, why))?);
-    }
     write_whole(&dir.join(TABLE), table.to_csv().as_bytes())?;
-    let sound = plan.sound.and(SoundRecord::read(dir, &plan)?);
-    let manifest = mpd::manifest(&plan, &table, &codecs, sound.as_ref());
-    write_whole(&dir.join(MANIFEST), manifest.as_bytes())?;
+    let contents = mpd::Contents {
+        plan: &plan,
+        table: &table,
+        codecs: codecs(dir, Layer::Tiles, &plan.qps)?,
+        whole: plan.whole_plan(),
+        whole_codecs: codecs(dir, Layer::Whole, plan.whole_qps())?,
+        whole_longest: longest,
+        sound: plan.sound.zip(SoundRecord::read(dir, &plan)?),
+    };
+    write_whole(&dir.join(MANIFEST), mpd::manifest(&contents).as_bytes())?;
     plan.complete = true;
     plan.write(dir)
+}
+
+/// What the codecs of a layer's rungs are called.
+fn codecs(dir: &Path, layer: Layer, qps: &[u8]) -> Result<Vec<String>, VrError> {
+    let codec = |&qp: &u8| {
+        let path = dir.join(layer.init(0, qp));
+        let init = fs::read(&path).map_err(VrError::io("read", &path))?;
+        mp4::codec(&init).map_err(|why| VrError::damaged(&path, why))
+    };
+    qps.iter().map(codec).collect()
 }
 
 /// A package that is whole.
@@ -331,7 +271,8 @@ impl Package {
             let record = Record::read(dir, gop)?.ok_or_else(|| {
                 VrError::damaged(dir, format!("the record of GoP {gop} is missing; {again}"))
             })?;
-            if let Some(flaw) = record.flaw(dir, &description) {
+            let flaws = LAYERS.iter().find_map(|layer| record.flaw(*layer, dir, &description));
+            if let Some(flaw) = flaws {
                 return Err(VrError::damaged(dir, format!("{flaw}; {again}")));
             }
             let same = record.table().ok().as_ref() == table.gops().get(gop as usize);
@@ -363,11 +304,13 @@ impl Package {
         };
         let mut seen = BTreeSet::new();
         for record in self.records.iter() {
-            if let Some(init) = record.spoiled_inits(&self.dir, &mut seen)?.first() {
-                return spoiled(init);
-            }
-            if let Some(segment) = record.spoiled(&self.dir)? {
-                return spoiled(&segment);
+            for layer in LAYERS {
+                if let Some(init) = record.spoiled_inits(layer, &self.dir, &mut seen)?.first() {
+                    return spoiled(init);
+                }
+                if let Some(segment) = record.spoiled(layer, &self.dir)? {
+                    return spoiled(&segment);
+                }
             }
         }
         match self.sound.as_ref().map(|sound| sound.spoiled(&self.dir)).transpose()?.flatten() {
@@ -413,14 +356,25 @@ impl Package {
         miss::read(&self.dir, &self.description)
     }
 
+    /// Of the whole sphere at each of its QPs: the QP, bytes of all its segments, and the mean of its WS-MSE.
+    pub fn whole(&self) -> Vec<(u8, ByteCount, f64)> {
+        let rung = |(at, &qp): (usize, &u8)| {
+            let rungs = self.records.iter().filter_map(|record| record.whole.get(at));
+            let (bytes, ws_mse) =
+                rungs.fold((0, 0.0), |(bytes, sum), rung| (bytes + rung.bytes, sum + rung.ws_mse));
+            (qp, ByteCount::new(bytes), ws_mse / self.records.len() as f64)
+        };
+        self.description.whole_qps().iter().enumerate().map(rung).collect()
+    }
+
     /// The file of GoP `gop` of tile `tile` at `qp`.
     pub fn segment(&self, tile: usize, qp: u8, gop: u32) -> PathBuf {
-        self.dir.join(Description::segment(tile, qp, gop))
+        self.dir.join(Layer::Tiles.segment(tile, qp, gop))
     }
 
     /// The file that the decoder of a tile at `qp` is set up from.
     pub fn init(&self, tile: usize, qp: u8) -> PathBuf {
-        self.dir.join(Description::init(tile, qp))
+        self.dir.join(Layer::Tiles.init(tile, qp))
     }
 
     /// The digests of what was packaged as GoP `gop` of tile `tile` at `qp`.

@@ -58,6 +58,8 @@ pub struct PackageOptions {
     pub no_sound: bool,
     /// Whether pixels of more than 8 bits may be rounded to 8.
     pub to_8_bits: bool,
+    /// The QPs at which the whole sphere is encoded, too, for players that know nothing of tiles.
+    pub whole: Vec<u8>,
 }
 
 impl Default for PackageOptions {
@@ -71,8 +73,19 @@ impl Default for PackageOptions {
             mbps: Vec::new(),
             no_sound: false,
             to_8_bits: false,
+            whole: Vec::new(),
         }
     }
+}
+
+/// The whole sphere in one picture, beside the tiles.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WholeSphere {
+    /// Ascending.
+    pub(crate) qps: Vec<u8>,
+    /// What it says of its colours: always something, as players guess otherwise, each its own way.
+    pub(crate) colour: Colour,
 }
 
 /// The description of a package, `package.json`: what it is made of, and whether it is whole.
@@ -105,6 +118,9 @@ pub struct Description {
     /// Its sound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) sound: Option<SoundTrack>,
+    /// The whole sphere in one picture, if it has that, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) whole: Option<WholeSphere>,
     /// Whether every GoP is there, and the table and the manifest with them.
     pub(crate) complete: bool,
 }
@@ -172,6 +188,7 @@ impl Description {
             mbps: options.mbps.clone(),
             colour: source.colour,
             sound: options.sound_of(source),
+            whole: WholeSphere::of(&options.whole, source.colour),
             complete: false,
         })
     }
@@ -207,6 +224,7 @@ impl Description {
             grid,
             qps: self.qps.clone(),
             preset: self.preset.clone(),
+            whole: self.whole_qps().to_vec(),
             ..PackageOptions::default()
         };
         options.check(size).map_err(|why| why.to_string())?;
@@ -226,6 +244,13 @@ impl Description {
     pub(crate) fn differs(&self, other: &Self) -> Option<String> {
         let ladder = |qps: &[u8]| qps.iter().map(u8::to_string).collect::<Vec<_>>().join(",");
         let rates = |mbps: &[f64]| mbps.iter().map(f64::to_string).collect::<Vec<_>>().join(",");
+        let whole = match (self.whole_qps(), other.whole_qps()) {
+            // It is added.
+            ([], _) => [String::new(), String::new()],
+            (ours, []) => [ladder(ours), "none".to_owned()],
+            (ours, theirs) => [ladder(ours), ladder(theirs)],
+        };
+        let [our_whole, their_whole] = whole;
         let parts = [
             ("another source", self.source_text(), other.source_text()),
             ("another size", self.frame().to_string(), other.frame().to_string()),
@@ -234,6 +259,7 @@ impl Description {
             ("other QPs", ladder(&self.qps), ladder(&other.qps)),
             ("other GoPs", self.gop_frames.to_string(), other.gop_frames.to_string()),
             ("another preset", self.preset.clone(), other.preset.clone()),
+            ("other QPs of the whole sphere", our_whole, their_whole),
             ("other sound", self.sound_text(), other.sound_text()),
             ("another ffmpeg", self.ffmpeg.clone(), other.ffmpeg.clone()),
         ];
@@ -287,6 +313,11 @@ impl Description {
         self.sound
     }
 
+    /// The QPs of the whole sphere, ascending; none if it is in tiles only.
+    pub fn whole_qps(&self) -> &[u8] {
+        self.whole.as_ref().map_or(&[], |whole| &whole.qps)
+    }
+
     /// How many GoPs it has.
     pub fn gops(&self) -> u32 {
         self.gops
@@ -317,20 +348,28 @@ impl Description {
         (self.fps_numerator * factor, self.fps_denominator * factor)
     }
 
-    /// The directory of one rung of one tile, relative to the package.
-    pub(crate) fn rung_dir(tile: usize, qp: u8) -> PathBuf {
-        Path::new("tiles").join(format!("t{tile:03}q{qp:02}"))
+    /// As what the whole sphere is encoded, if it is: as one tile.
+    pub(crate) fn whole_plan(&self) -> Option<Self> {
+        let WholeSphere { qps, colour } = self.whole.clone()?;
+        let colour = Some(colour);
+        Some(Self { columns: 1, rows: 1, qps, colour, whole: None, ..self.clone() })
     }
+}
 
-    /// The file of one GoP in it.
-    pub(crate) fn segment(tile: usize, qp: u8, gop: u32) -> PathBuf {
-        Self::rung_dir(tile, qp).join(format!("{gop:06}.m4s"))
+impl WholeSphere {
+    /// That of a source which says this of its colours, at these QPs, if there are any.
+    fn of(qps: &[u8], said: Option<Colour>) -> Option<Self> {
+        let whole = Self { qps: ascending(qps), colour: Colour::or_usual(said) };
+        (!qps.is_empty()).then_some(whole)
     }
+}
 
-    /// The file that a decoder is set up from.
-    pub(crate) fn init(tile: usize, qp: u8) -> PathBuf {
-        Self::rung_dir(tile, qp).join("init.mp4")
-    }
+/// QPs in their order, each once.
+fn ascending(qps: &[u8]) -> Vec<u8> {
+    let mut qps = qps.to_vec();
+    qps.sort_unstable();
+    qps.dedup();
+    qps
 }
 
 impl PackageOptions {
@@ -375,10 +414,7 @@ impl PackageOptions {
 
     /// The QPs, ascending and each once; for a ladder by rates those at which these are measured.
     fn ladder(&self) -> Vec<u8> {
-        let mut qps = if self.mbps.is_empty() { self.qps.clone() } else { PROBED.to_vec() };
-        qps.sort_unstable();
-        qps.dedup();
-        qps
+        if self.mbps.is_empty() { ascending(&self.qps) } else { PROBED.to_vec() }
     }
 
     fn check(&self, size: FrameSize) -> Result<(), VrError> {
@@ -395,6 +431,9 @@ impl PackageOptions {
             return Err(VrError::Invalid(format!(
                 "QPs must be from 1 to {MAX_QP}, at least one of them"
             )));
+        }
+        if self.whole.iter().any(|&qp| qp == 0 || qp > MAX_QP) {
+            return Err(VrError::Invalid(format!("--whole: QPs must be from 1 to {MAX_QP}")));
         }
         if self.mbps.len() > MAX_RUNGS
             || self.mbps.iter().any(|mbps| !(*mbps > 0.0 && *mbps <= 1e6))

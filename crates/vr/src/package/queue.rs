@@ -1,29 +1,43 @@
 //! Shares the work on GoPs among threads: a piece of work is some rungs of one GoP. Rungs of a GoP
 //! that is open come before another GoP is opened, so that few GoPs are in memory at once.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use super::encode::{EncodedRung, OpenGop, Workshop};
+use super::layer::Layer;
 use crate::error::VrError;
 
+/// A GoP that is to be encoded, and what of it.
+pub(crate) struct Wanted {
+    pub(crate) gop: u32,
+    pub(crate) layers: Vec<Layer>,
+}
+
+/// All rungs of the layers of a GoP that were wanted.
+pub(crate) type Encoded = BTreeMap<Layer, Vec<EncodedRung>>;
+
 /// Takes a GoP whose rungs are all there.
-pub(crate) type Finish<'f> =
-    &'f mut (dyn FnMut(&OpenGop, Vec<EncodedRung>) -> Result<(), VrError> + Send);
+pub(crate) type Finish<'f> = &'f mut (dyn FnMut(&OpenGop, Encoded) -> Result<(), VrError> + Send);
+
+/// Some rungs of a GoP that one process encodes, by the workshop of this number.
+type Piece = (usize, Vec<u8>);
 
 /// A GoP whose pictures are decoded, and what of it is done.
 struct Bench {
     open: Arc<OpenGop>,
-    /// Rungs that nobody has begun, those together that one process encodes.
-    waiting: VecDeque<Vec<u8>>,
-    done: Vec<EncodedRung>,
+    /// What nobody has begun.
+    waiting: VecDeque<Piece>,
+    /// Pieces that are not done.
+    left: usize,
+    done: Encoded,
 }
 
 #[derive(Default)]
 struct State {
     /// GoPs that nobody has opened.
-    unopened: VecDeque<u32>,
+    unopened: VecDeque<Wanted>,
     benches: Vec<Bench>,
     /// How many threads open a GoP just now.
     opening: usize,
@@ -32,25 +46,25 @@ struct State {
 
 /// What a thread does next.
 enum Work {
-    Open(u32),
-    Encode(Arc<OpenGop>, Vec<u8>),
+    Open(Wanted),
+    Encode(Arc<OpenGop>, Piece),
     Nothing,
 }
 
-/// Encodes `gops` with `jobs` threads. `finish` takes each GoP when all its rungs are there, one
+/// Encodes `gops` with `jobs` threads and the workshop of each layer. `finish` takes each GoP when all its rungs are there, one
 /// at a time.
 ///
 /// # Errors
 /// The first that any piece of work, or `finish`, gives; pieces that were begun are ended first.
 pub(crate) fn encode_all(
-    shop: &Workshop<'_>,
-    gops: Vec<u32>,
+    shops: &[Workshop<'_>],
+    gops: Vec<Wanted>,
     jobs: usize,
     workdir: &PathBuf,
     finish: Finish<'_>,
 ) -> Result<(), VrError> {
     let state = Mutex::new(State { unopened: gops.into(), ..State::default() });
-    let queue = Queue { shop, workdir, state, changed: Condvar::new() };
+    let queue = Queue { shops, workdir, state, changed: Condvar::new() };
     let finish = Mutex::new(finish);
     std::thread::scope(|scope| {
         for _ in 0..jobs {
@@ -64,7 +78,7 @@ pub(crate) fn encode_all(
 }
 
 struct Queue<'a> {
-    shop: &'a Workshop<'a>,
+    shops: &'a [Workshop<'a>],
     workdir: &'a PathBuf,
     state: Mutex<State>,
     changed: Condvar,
@@ -75,8 +89,8 @@ impl Queue<'_> {
         loop {
             let done = match self.next() {
                 Work::Nothing => return,
-                Work::Open(gop) => self.open(gop),
-                Work::Encode(open, qps) => self.encode(&open, &qps, finish),
+                Work::Open(wanted) => self.open(&wanted),
+                Work::Encode(open, piece) => self.encode(&open, &piece, finish),
             };
             if let Err(failure) = done {
                 let mut state = self.lock();
@@ -95,14 +109,14 @@ impl Queue<'_> {
                 return Work::Nothing;
             }
             let ready = state.benches.iter_mut().find_map(|bench| {
-                bench.waiting.pop_front().map(|qps| Work::Encode(Arc::clone(&bench.open), qps))
+                bench.waiting.pop_front().map(|piece| Work::Encode(Arc::clone(&bench.open), piece))
             });
             if let Some(work) = ready {
                 return work;
             }
-            if let Some(gop) = state.unopened.pop_front() {
+            if let Some(wanted) = state.unopened.pop_front() {
                 state.opening += 1;
-                return Work::Open(gop);
+                return Work::Open(wanted);
             }
             if state.opening == 0 {
                 return Work::Nothing;
@@ -112,30 +126,42 @@ impl Queue<'_> {
         }
     }
 
-    fn open(&self, gop: u32) -> Result<(), VrError> {
-        let opened = self.shop.open(gop, self.workdir.join(format!("{gop:06}")));
+    fn open(&self, wanted: &Wanted) -> Result<(), VrError> {
+        let gop = wanted.gop;
+        // The pictures are the same for all.
+        let opened = self.shops[0].open(gop, self.workdir.join(format!("{gop:06}")));
         let mut state = self.lock();
         state.opening -= 1;
         let open = Arc::new(opened?);
-        let waiting = self.shop.together(&self.shop.plan.qps).map(<[u8]>::to_vec).collect();
-        state.benches.push(Bench { open, waiting, done: Vec::new() });
+        let shops = self.shops.iter().enumerate();
+        let shops = shops.filter(|(_, shop)| wanted.layers.contains(&shop.layer));
+        let pieces = |(at, shop): (usize, &Workshop<'_>)| {
+            let qps: Vec<Vec<u8>> = shop.together(&shop.plan.qps).map(<[u8]>::to_vec).collect();
+            qps.into_iter().map(move |qps| (at, qps))
+        };
+        let waiting: VecDeque<Piece> = shops.flat_map(pieces).collect();
+        let left = waiting.len();
+        state.benches.push(Bench { open, waiting, left, done: Encoded::new() });
         Ok(())
     }
 
     fn encode(
         &self,
         open: &OpenGop,
-        qps: &[u8],
+        (shop, qps): &Piece,
         finish: &Mutex<Finish<'_>>,
     ) -> Result<(), VrError> {
-        let rungs = self.shop.encode(open, qps)?;
+        let shop = &self.shops[*shop];
+        let rungs = shop.encode(open, qps)?;
         let mut state = self.lock();
         let Some(at) = state.benches.iter().position(|bench| bench.open.gop == open.gop) else {
             // Another thread failed, and nothing more is finished.
             return Ok(());
         };
-        state.benches[at].done.extend(rungs);
-        if state.benches[at].done.len() < self.shop.plan.qps.len() {
+        let bench = &mut state.benches[at];
+        bench.done.entry(shop.layer).or_default().extend(rungs);
+        bench.left -= 1;
+        if bench.left > 0 {
             return Ok(());
         }
         let bench = state.benches.swap_remove(at);

@@ -12,6 +12,7 @@ use weftline_video::live::Digest;
 use weftline_video::live::wire::TileDigests;
 use weftline_video::rd::{GopTable, RdError, Rung, TileTable};
 
+use super::layer::Layer;
 use super::plan::{Description, write_whole};
 use crate::error::VrError;
 
@@ -27,6 +28,9 @@ pub(crate) struct Record {
     /// Of each tile, the shares of its cells in what grey loses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) grey: Vec<Vec<f64>>,
+    /// The whole sphere, if the package has it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) whole: Vec<RungRecord>,
 }
 
 /// One encoding of one tile.
@@ -73,27 +77,40 @@ impl Record {
         write_whole(&Self::path(dir, self.gop), text.as_bytes())
     }
 
-    /// What is wrong with the GoP's files, if anything is.
-    pub(crate) fn flaw(&self, dir: &Path, description: &Description) -> Option<String> {
-        let tiles = description.grid().tiles();
+    /// The encodings of a layer, each with its tile.
+    fn rungs(&self, layer: Layer) -> impl Iterator<Item = (usize, &RungRecord)> {
+        let tiles = match layer {
+            Layer::Tiles => &self.tiles[..],
+            Layer::Whole => std::slice::from_ref(&self.whole),
+        };
+        let tiles = tiles.iter().enumerate();
+        tiles.flat_map(|(tile, rungs)| rungs.iter().map(move |rung| (tile, rung)))
+    }
+
+    /// What is wrong with the GoP's files of a layer, if anything is.
+    pub(crate) fn flaw(&self, layer: Layer, dir: &Path, package: &Description) -> Option<String> {
         let qps = |rungs: &[RungRecord]| rungs.iter().map(|rung| rung.qp).collect::<Vec<_>>();
-        if self.tiles.len() != tiles || self.tiles.iter().any(|r| qps(r) != description.qps) {
+        let is_of_package = match layer {
+            Layer::Tiles => {
+                self.tiles.len() == package.grid().tiles()
+                    && self.tiles.iter().all(|rungs| qps(rungs) == package.qps)
+            }
+            Layer::Whole => qps(&self.whole) == package.whole_qps(),
+        };
+        if !is_of_package {
             return Some(format!("the record of GoP {} is of another grid or ladder", self.gop));
         }
-        for (tile, rungs) in self.tiles.iter().enumerate() {
-            for rung in rungs {
-                let file = Description::segment(tile, rung.qp, self.gop);
-                let length = fs::metadata(dir.join(&file)).map(|file| file.len()).ok();
-                if length != Some(rung.bytes) {
-                    let there =
-                        length.map_or("is missing".to_owned(), |n| format!("has {n} bytes"));
-                    let (file, bytes) = (file.display(), rung.bytes);
-                    return Some(format!("{file} {there} where {bytes} were written"));
-                }
-                if !dir.join(Description::init(tile, rung.qp)).is_file() {
-                    let file = Description::init(tile, rung.qp);
-                    return Some(format!("{} is missing", file.display()));
-                }
+        for (tile, rung) in self.rungs(layer) {
+            let file = layer.segment(tile, rung.qp, self.gop);
+            let length = fs::metadata(dir.join(&file)).map(|file| file.len()).ok();
+            if length != Some(rung.bytes) {
+                let there = length.map_or("is missing".to_owned(), |n| format!("has {n} bytes"));
+                let (file, bytes) = (file.display(), rung.bytes);
+                return Some(format!("{file} {there} where {bytes} were written"));
+            }
+            let init = layer.init(tile, rung.qp);
+            if !dir.join(&init).is_file() {
+                return Some(format!("{} is missing", init.display()));
             }
         }
         None
@@ -105,34 +122,31 @@ impl Record {
         Some(TileDigests { init: rung.init?, segment: rung.segment? })
     }
 
-    /// The first of its segments that has other bytes than were written, as far as the record says what these
+    /// The first of a layer's segments that has other bytes than were written, as far as the record says what these
     /// were.
-    pub(crate) fn spoiled(&self, dir: &Path) -> Result<Option<PathBuf>, VrError> {
-        for (tile, rungs) in self.tiles.iter().enumerate() {
-            for rung in rungs {
-                let file = Description::segment(tile, rung.qp, self.gop);
-                if differs(&dir.join(&file), rung.segment)? {
-                    return Ok(Some(file));
-                }
+    pub(crate) fn spoiled(&self, layer: Layer, dir: &Path) -> Result<Option<PathBuf>, VrError> {
+        for (tile, rung) in self.rungs(layer) {
+            let file = layer.segment(tile, rung.qp, self.gop);
+            if differs(&dir.join(&file), rung.segment)? {
+                return Ok(Some(file));
             }
         }
         Ok(None)
     }
 
-    /// Which files that decoders are set up from have other bytes than were written with this GoP, but for
+    /// Which files that a layer's decoders are set up from have other bytes than were written with this GoP, but for
     /// those in `seen`, which get all that were looked at.
     pub(crate) fn spoiled_inits(
         &self,
+        layer: Layer,
         dir: &Path,
         seen: &mut BTreeSet<PathBuf>,
     ) -> Result<Vec<PathBuf>, VrError> {
         let mut spoiled = Vec::new();
-        for (tile, rungs) in self.tiles.iter().enumerate() {
-            for rung in rungs.iter().filter(|rung| rung.init.is_some()) {
-                let file = Description::init(tile, rung.qp);
-                if seen.insert(file.clone()) && differs(&dir.join(&file), rung.init)? {
-                    spoiled.push(file);
-                }
+        for (tile, rung) in self.rungs(layer).filter(|(_, rung)| rung.init.is_some()) {
+            let file = layer.init(tile, rung.qp);
+            if seen.insert(file.clone()) && differs(&dir.join(&file), rung.init)? {
+                spoiled.push(file);
             }
         }
         Ok(spoiled)
@@ -144,9 +158,9 @@ impl Record {
         let mut any = false;
         for (tile, rungs) in self.tiles.iter_mut().enumerate() {
             for rung in rungs.iter_mut().filter(|r| r.init.is_none() || r.segment.is_none()) {
-                rung.init = Some(digest(&dir.join(Description::init(tile, rung.qp)))?);
-                rung.segment =
-                    Some(digest(&dir.join(Description::segment(tile, rung.qp, self.gop)))?);
+                rung.init = Some(digest(&dir.join(Layer::Tiles.init(tile, rung.qp)))?);
+                let segment = Layer::Tiles.segment(tile, rung.qp, self.gop);
+                rung.segment = Some(digest(&dir.join(segment))?);
                 any = true;
             }
         }

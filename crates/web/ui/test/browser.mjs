@@ -10,7 +10,8 @@ import { chromium } from "playwright-core";
 export const timeout = 400_000;
 const began = performance.now();
 
-const answers = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
+const input = createInterface({ input: process.stdin });
+const answers = input[Symbol.asyncIterator]();
 
 /** Asks for something to be done, and waits until it is. */
 export async function act(what) {
@@ -20,7 +21,7 @@ export async function act(what) {
 
 /** Waits for no more answers, so that the program can end. */
 export function done() {
-  answers.return?.();
+  input.close();
 }
 
 /** Says what was seen, with the time since the beginning. */

@@ -1,0 +1,91 @@
+//! Where a server listens, and how many it answers at once.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use crate::guard::WrongName;
+
+/// How long a client may take to ask, and to take its answer or a part of it.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+/// The longest head of a request in bytes; hyper wants no less.
+pub(crate) const MAX_HEAD: usize = 8 << 10;
+/// The wait after the system refused to accept somebody (out of file descriptors).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Why there is no server.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The address cannot be had.
+    #[error("{address}: {source}; {remedy}")]
+    Bind {
+        /// The address.
+        address: SocketAddr,
+        /// What the system says.
+        source: io::Error,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// The address is reached from elsewhere, where nothing would be encrypted.
+    #[error(
+        "{0} is reached from other machines, and the dashboard speaks no TLS yet; choose an address \
+         of 127.0.0.1 and reach it by ssh -L, or put a proxy with TLS before it and name it: \
+         --behind-proxy NAME"
+    )]
+    NotLoopback(SocketAddr),
+    /// A name that no host can have.
+    #[error("--behind-proxy: {0}")]
+    Name(#[from] WrongName),
+    /// The system has no randomness for the token.
+    #[error("the system gives no random bytes for the token")]
+    Random,
+}
+
+/// Listens at an address; with port 0 the system chooses one. Returns which it is, too.
+pub(crate) async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), OpenError> {
+    let wrong = |source: io::Error| {
+        let remedy = match source.kind() {
+            io::ErrorKind::AddrInUse => "stop the program that has it, or choose another port",
+            _ => "choose an address of this machine, such as 127.0.0.1:9480",
+        };
+        OpenError::Bind { address, source, remedy }
+    };
+    let listener = TcpListener::bind(address).await.map_err(wrong)?;
+    let address = listener.local_addr().map_err(wrong)?;
+    Ok((listener, address))
+}
+
+/// Serves everybody, at most so many at once: further ones wait in the kernel's queue.
+pub(crate) async fn accept<S, F>(listener: TcpListener, most: usize, serve: S)
+where
+    S: Fn(TcpStream) -> F,
+    F: Future<Output = hyper::Result<()>> + Send + 'static,
+{
+    let places = Arc::new(Semaphore::new(most));
+    // They end with it.
+    let mut tasks = JoinSet::new();
+    loop {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        while tasks.try_join_next().is_some() {}
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                let served = serve(stream);
+                tasks.spawn(async move {
+                    if let Err(error) = served.await {
+                        tracing::debug!("{peer}: {error}");
+                    }
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                tracing::debug!("nobody can be accepted: {error}");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
