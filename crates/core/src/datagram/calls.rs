@@ -8,102 +8,26 @@
 //!
 //! Delay has many causes, and a limit may be wrong. So each is for a while only: it grows by itself, faster
 //! and faster, while nothing waits; it is lifted when what is sent does not come near it, when nothing tells
-//! of the lane any more, and when the queue does not follow it, as it is another's then.
+//! of the lane any more, and when the queue does not follow it, as it is another's then. And how fast the queue
+//! goes while it is emptied tells what the link carries: delay that comes and goes by itself goes at once, and
+//! costs no more than that moment.
 //!
 //! Clocks of both ends need not agree. The delay is the difference between the receiver's time and the
 //! sender's, and the least of late is its base. What a round trip takes beyond its own least bounds it, so
 //! that a clock that is set, or runs faster, is no queue.
 
-use std::collections::VecDeque;
+mod rules;
+mod told;
+
 use std::time::Duration;
 
 use super::flows::MEDIUM_RATE;
 use crate::{Bitrate, Instant, time};
 
-/// What calls are protected by. What is not by a standard is what did best in the simulator, where each was varied
-/// (`docs/results.md`, "Calls beside a download").
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct CallRules {
-    /// How much longer than the least a packet may be on its way, beside what a few packets take: half of what a call
-    /// is to wait at most, as a queue shows when it has grown for a round trip.
-    pub margin: Duration,
-    /// The delay of packets sent within so long counts together: the least of them is that of a queue, and not of
-    /// a radio that repeats.
-    pub together: Duration,
-    /// What is sent is counted over so long.
-    pub counted: Duration,
-    /// The share of what the link was seen to carry that is left after a cut.
-    pub share: f64,
-    /// Until the queue is empty, half of that is taken away as well if it is so long, and less if it is shorter.
-    pub long_queue: Duration,
-    /// The least that is held back, and the least it is held to.
-    pub least: Bitrate,
-    /// Nor is it held to less than this part of the most that the link was seen to carry of late.
-    pub least_part: f64,
-    /// By what part of itself the limit grows in a second, at first.
-    pub growth: f64,
-    /// The same where the link has carried a quarter more of late.
-    pub regrowth: f64,
-    /// The limit counts as used from this part of it on.
-    pub used: f64,
-    /// How long it is kept while it is not, and while nothing tells of the lane: longer than from one ping to the
-    /// next, which is a second.
-    pub unused: Duration,
-    /// How long the rate is halved at most to learn the least delay.
-    pub search: Duration,
-    /// How long a path is left alone at first where the queue does not follow, and is another's; twice as long each
-    /// time.
-    pub rest: Duration,
-    /// How long a path is held after the last packet of a call, and what is late: the least delay is one of twice
-    /// to three times as long.
-    pub late: Duration,
-}
-
-impl Default for CallRules {
-    /// What the daemons have.
-    fn default() -> Self {
-        Self {
-            margin: Duration::from_millis(15),
-            together: Duration::from_millis(60),
-            counted: Duration::from_millis(500),
-            share: 0.95,
-            long_queue: Duration::from_millis(200),
-            least: Bitrate::bps(500_000),
-            least_part: 0.2,
-            growth: 0.01,
-            regrowth: 0.5,
-            used: 0.75,
-            unused: Duration::from_millis(2500),
-            search: Duration::from_millis(1500),
-            rest: Duration::from_secs(30),
-            late: Duration::from_secs(10),
-        }
-    }
-}
-
-impl CallRules {
-    /// A rate over less time than that says nothing.
-    fn least_span(&self) -> Duration {
-        self.counted / 5
-    }
-
-    /// When a queue of this length is empty that becomes shorter by `part` of a second in each from `now` on: twice
-    /// the time that this takes.
-    fn drained(&self, queue_us: u64, part: f64, now: Instant) -> Instant {
-        let queue = Duration::from_micros(queue_us).min(2 * self.long_queue);
-        now + queue.div_f64(part) * 2 + 2 * self.together
-    }
-
-    /// Delays that differ by less are the same, in microseconds.
-    fn same_us(&self) -> u64 {
-        micros(self.margin) / 3
-    }
-
-    /// In bytes a second.
-    fn least_rate(&self) -> f64 {
-        self.least.as_bps() as f64 / 8.0
-    }
-}
+pub use rules::CallRules;
+use rules::micros;
+pub(super) use told::{Carried, Sample};
+use told::{Least, Mark, Rates, Told};
 
 /// A flow that is a call though it is not urgent has this part of what its link carries, at most.
 const SMALL_PART: f64 = 1.0 / 3.0;
@@ -113,70 +37,6 @@ const FEW_BYTES: f64 = 3000.0;
 const MOST_GROWTH: f64 = 1.0;
 /// A path is left alone for no longer than so many times the first rest: eight minutes.
 const MOST_RESTS: u32 = 16;
-
-/// What has been sent over a path up to some time, in bytes since the beginning.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Carried {
-    /// By TCP.
-    pub(super) tcp: u64,
-    /// By the lane, and what of it was bulk.
-    pub(super) lane: u64,
-    pub(super) bulk: u64,
-}
-
-/// A packet that has come.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Sample {
-    /// When it was sent, and what had been then.
-    pub(super) sent: Instant,
-    pub(super) carried: Carried,
-    /// When it came by the other end's clock, in microseconds.
-    pub(super) arrived_us: u64,
-    /// Its round trip.
-    pub(super) rtt: Duration,
-}
-
-/// The least of the last two to three spans in which something was noted.
-#[derive(Debug)]
-struct Least {
-    spans: [i64; 3],
-    since: Instant,
-    span: Duration,
-}
-
-impl Least {
-    fn new(span: Duration) -> Self {
-        Self { spans: [i64::MAX; 3], since: Instant::ZERO, span }
-    }
-
-    /// Notes a value; by how much it is beyond the least.
-    fn note(&mut self, value: i64, now: Instant) -> u64 {
-        if now.since(self.since) >= self.span {
-            self.spans.rotate_right(1);
-            (self.spans[0], self.since) = (value, now);
-        }
-        self.spans[0] = self.spans[0].min(value);
-        value.abs_diff(self.spans.into_iter().min().expect("there are three"))
-    }
-}
-
-/// What was sent by some time, and how long what was sent then waited.
-#[derive(Clone, Copy, Debug)]
-struct Mark {
-    sent: Instant,
-    carried: Carried,
-    queue_us: u64,
-}
-
-/// Bytes a second.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Rates {
-    tcp: f64,
-    lane: f64,
-    bulk: f64,
-    /// What the link has carried, as far as it shows.
-    served: f64,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
@@ -198,6 +58,8 @@ enum Phase {
         until: Instant,
         queue_us: u64,
         part: f64,
+        /// The limit before the first of the cuts in a row, or what the link was seen to carry then.
+        before: f64,
     },
     /// The limit is kept, and grows: by how much, since when; and when it was used last.
     Held {
@@ -234,15 +96,15 @@ pub(super) struct Hold {
     rules: CallRules,
     base: Least,
     round_trip: Least,
-    /// When packets were sent, and how much longer than the least they were on their way, in microseconds.
-    recent: VecDeque<(Instant, u64)>,
-    marks: VecDeque<Mark>,
+    late: Told,
     phase: Phase,
     /// The limit of all that is sent, in bytes a second; used unless it is open.
     rate: f64,
-    /// The most that the link was seen to carry of late, and when that was looked at.
+    /// The most that the link was seen to carry of late, also under a limit, and when that was looked at.
     best: f64,
     best_at: Instant,
+    /// The same, but that it is not forgotten under a limit: the least that is left does not follow the limit.
+    unheld: f64,
     /// While something may be a call, what is sent is counted; while something is one, it is held.
     watched_until: Option<Instant>,
     call_until: Option<Instant>,
@@ -266,12 +128,12 @@ impl Hold {
             rules,
             base: Least::new(rules.late),
             round_trip: Least::new(rules.late),
-            recent: VecDeque::new(),
-            marks: VecDeque::new(),
+            late: Told::new(rules),
             phase: Phase::Open,
             rate: 0.0,
             best: 0.0,
             best_at: Instant::ZERO,
+            unheld: 0.0,
             watched_until: None,
             call_until: None,
             call: 0,
@@ -290,7 +152,7 @@ impl Hold {
     pub(super) fn note_call(&mut self, rate: u64, is_call: bool, now: Instant) {
         if self.watched_until.is_none_or(|until| until <= now) {
             self.handle_silence();
-            (self.best, self.call) = (0.0, 0);
+            (self.best, self.unheld, self.call) = (0.0, 0.0, 0);
         }
         self.call = self.call.max(rate);
         self.watched_until = Some(now + self.rules.late);
@@ -319,18 +181,15 @@ impl Hold {
     /// something is known of that. `None` where there is no call.
     pub(super) fn call_rate(&self) -> Option<Bitrate> {
         self.watched_until?;
-        let ends = self.marks.front().zip(self.marks.back());
-        let is_new =
-            ends.is_none_or(|(first, last)| last.sent.since(first.sent) < self.rules.counted);
         let all = self.limit().unwrap_or(self.best);
-        let own = if is_new { self.call as f64 } else { 0.0 };
+        let own = if self.late.is_little() { self.call as f64 } else { 0.0 };
         Some(bits((all / 2.0).min(MEDIUM_RATE as f64).max(own)))
     }
 
     /// When [`Self::handle_timeout`] has something to do.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let until = self.watched_until?;
-        let untold = (!self.marks.is_empty()).then(|| self.told + self.rules.unused);
+        let untold = (!self.late.is_empty()).then(|| self.told + self.rules.unused);
         [Some(until), self.call_until, untold].into_iter().flatten().min()
     }
 
@@ -347,8 +206,7 @@ impl Hold {
     /// Nobody knows what the path does.
     pub(super) fn handle_silence(&mut self) {
         self.phase = Phase::Open;
-        self.recent.clear();
-        self.marks.clear();
+        self.late.clear();
     }
 
     /// Takes in that a packet has come; whether limits may have changed.
@@ -362,10 +220,14 @@ impl Hold {
         if self.watched_until.is_none_or(|until| until <= now) {
             return false;
         }
-        self.note(sample, queue_us);
-        let rates = self.rates();
+        let mark = Mark { sent: sample.sent, carried: sample.carried, owd_us, queue_us };
+        self.late.note(mark);
+        let rates = self.late.rates();
         let past = now.since(self.best_at).as_secs_f64() / (2 * self.rules.late).as_secs_f64();
-        self.best = (self.best * (-past).exp()).max(rates.map_or(0.0, |rates| rates.served));
+        let served = self.late.seen().unwrap_or(0.0);
+        self.best = (self.best * (-past).exp()).max(served);
+        let kept = if self.limit().is_some() { 1.0 } else { (-past).exp() };
+        self.unheld = (self.unheld * kept).max(served);
         self.best_at = now;
         if !self.has_call(now) {
             return false;
@@ -375,70 +237,8 @@ impl Hold {
             self.is_known = true;
             self.begin(rates, owd_us, now);
         }
-        self.judge(rates, owd_us, now);
+        self.judge(rates, &mark, now);
         true
-    }
-
-    /// Keeps what is needed of a packet.
-    fn note(&mut self, sample: &Sample, queue_us: u64) {
-        let Sample { sent, carried, .. } = *sample;
-        let CallRules { counted, together, .. } = self.rules;
-        // Where packets are far apart, each has to speak for itself.
-        if self.recent.back().is_some_and(|(at, _)| sent.since(*at) > counted) {
-            self.recent.clear();
-        }
-        match self.recent.back_mut() {
-            Some((at, queue)) if sent.since(*at) < together / 12 => *queue = queue_us.min(*queue),
-            _ => self.recent.push_back((sent, queue_us)),
-        }
-        while self.recent.len() > 2 && self.recent[1].0 + together <= sent {
-            self.recent.pop_front();
-        }
-        if self.marks.back().is_none_or(|mark| sent.since(mark.sent) >= counted / 20) {
-            self.marks.push_back(Mark { sent, carried, queue_us });
-        }
-        while self.marks.len() > 2 && self.marks[1].sent + counted <= sent {
-            self.marks.pop_front();
-        }
-    }
-
-    /// How much longer than the least all packets have been on their way for a moment, in microseconds.
-    fn queue_us(&self) -> u64 {
-        let (Some(first), Some(last)) = (self.recent.front(), self.recent.back()) else { return 0 };
-        let is_long = self.recent.len() == 1 || last.0.since(first.0) >= self.rules.together;
-        let least = self.recent.iter().map(|(_, queue)| *queue).min();
-        least.filter(|_| is_long).unwrap_or(0)
-    }
-
-    /// What has been carried of late.
-    fn rates(&self) -> Option<Rates> {
-        let (first, last) = (self.marks.front()?, self.marks.back()?);
-        let span = last.sent.since(first.sent);
-        if span < self.rules.least_span() {
-            return None;
-        }
-        let sent = |of: fn(&Carried) -> u64| {
-            of(&last.carried).saturating_sub(of(&first.carried)) as f64 / span.as_secs_f64()
-        };
-        let (tcp, lane, bulk) = (sent(|c| c.tcp), sent(|c| c.lane), sent(|c| c.bulk));
-        let served = self.served(last).unwrap_or(tcp + lane);
-        Some(Rates { tcp, lane, bulk, served })
-    }
-
-    /// What the link has carried since it has a queue, up to this mark. It has been busy all the time, and
-    /// what was sent in this time came within as much more as the queue has grown.
-    fn served(&self, last: &Mark) -> Option<f64> {
-        let busy = self.marks.iter().rev().take_while(|mark| mark.queue_us > self.rules.same_us());
-        let first = busy.last()?;
-        let span = last.sent.since(first.sent);
-        if span < self.rules.least_span() {
-            return None;
-        }
-        let grown = (last.queue_us as f64 - first.queue_us as f64) / 1e6;
-        let span = span.as_secs_f64();
-        let sent = |carried: Carried| carried.tcp + carried.lane;
-        let sent = sent(last.carried).saturating_sub(sent(first.carried)) as f64;
-        Some(sent / (span + grown).max(span / 4.0))
     }
 
     /// The path is looked at for the first time since a call has begun.
@@ -452,8 +252,10 @@ impl Hold {
         self.phase = Phase::Searching { until, lowered, first_us: owd_us, least_us: owd_us, to };
     }
 
-    fn judge(&mut self, rates: Rates, owd_us: i64, now: Instant) {
-        let (margin_us, queue_us, trip) = (self.margin_us(), self.queue_us(), self.trip(now));
+    fn judge(&mut self, rates: Rates, mark: &Mark, now: Instant) {
+        let owd_us = mark.owd_us;
+        let (margin_us, queue_us, trip) =
+            (self.margin_us(), self.late.queue_us(), self.late.trip(now));
         let is_used = rates.tcp + rates.lane >= self.rules.used * self.rate;
         let (same_us, quiet) = (self.rules.same_us(), self.rules.least_span() + trip);
         match &mut self.phase {
@@ -468,8 +270,9 @@ impl Hold {
                     if has_fallen { self.hold(to, now) } else { self.phase = Phase::Open }
                 }
             }
-            Phase::Draining { to, .. } if queue_us <= margin_us / 2 => {
-                let to = *to;
+            Phase::Draining { to, before, .. } if queue_us <= margin_us / 2 => {
+                let (to, before) = (*to, *before);
+                let to = (self.rules.share * self.late.emptied(mark)).min(before).max(to);
                 self.rest = (self.rest / 2).max(self.rules.rest);
                 self.hold(to, now);
             }
@@ -480,8 +283,8 @@ impl Hold {
                 (*longest, *until) = (queue_us, self.rules.drained(queue_us, *part, now));
             }
             Phase::Draining { until, .. } if now < *until => {}
-            Phase::Draining { queue_us: before, to, .. }
-                if (*before / 2..*before * 2).contains(&queue_us) =>
+            Phase::Draining { queue_us: longest, to, .. }
+                if (*longest / 2..*longest * 2).contains(&queue_us) =>
             {
                 (self.rate, self.grown) = (*to, now);
                 self.phase = Phase::Leaving { lifted: now + 2 * self.rules.counted };
@@ -497,7 +300,10 @@ impl Hold {
             Phase::Held { used, .. } if now.since(*used) > self.rules.unused => {
                 self.phase = Phase::Open;
             }
-            Phase::Held { .. } => self.grow(queue_us <= margin_us / 2, now),
+            // It is no proof of more that nothing waits while TCP pauses.
+            Phase::Held { .. } => {
+                self.grow(queue_us <= margin_us / 2 && self.rate < self.unheld, now);
+            }
             Phase::Leaving { lifted } if *lifted <= now => self.rest(now),
             Phase::Leaving { .. } => {
                 let time = self.passed(now);
@@ -518,14 +324,9 @@ impl Hold {
         micros(self.rules.margin).saturating_add(few as u64)
     }
 
-    /// How long ago what was told of last was sent.
-    fn trip(&self, now: Instant) -> Duration {
-        self.marks.back().map_or(Duration::ZERO, |mark| now.since(mark.sent))
-    }
-
     /// A rate, or the least that is left in any case.
     fn bounded(&self, rate: f64) -> f64 {
-        rate.max(self.best * self.rules.least_part).max(self.rules.least_rate())
+        rate.max(self.unheld * self.rules.least_part).max(self.rules.least_rate())
     }
 
     /// Keeps to a rate from now on.
@@ -539,7 +340,7 @@ impl Hold {
         if self.rate < 0.8 * self.best { self.rules.regrowth } else { self.rules.growth }
     }
 
-    /// The limit grows while nothing waits, whether it is used or not: it may have been too low.
+    /// The limit grows while nothing waits.
     fn grow(&mut self, is_empty: bool, now: Instant) {
         let time = self.passed(now);
         let first = self.first_growth();
@@ -578,15 +379,19 @@ impl Hold {
             return;
         }
         let to = self.bounded(from * self.rules.share);
-        let (queue_us, trip) = (self.queue_us(), self.trip(now));
+        let (queue_us, trip) = (self.late.queue_us(), self.late.trip(now));
         let queue = Duration::from_micros(queue_us);
         self.cuts += 1;
         let CallRules { together, long_queue, .. } = self.rules;
         self.wait = now + trip + 2 * together;
         let part = (queue.as_secs_f64() / long_queue.as_secs_f64()).clamp(0.2, 1.0) / 2.0;
+        let before = match self.phase {
+            Phase::Draining { before, .. } => before,
+            _ => self.limit().unwrap_or(from),
+        };
         self.rate = self.bounded(to * (1.0 - part));
         let until = self.rules.drained(queue_us, part, now + trip);
-        self.phase = Phase::Draining { to, since: now, until, queue_us, part };
+        self.phase = Phase::Draining { to, since: now, until, queue_us, part, before };
     }
 
     /// The limit of all that is sent over the path, in bytes a second.
@@ -612,22 +417,18 @@ impl Hold {
 
     fn part(&self, other: fn(&Rates) -> f64) -> Option<Bitrate> {
         let limit = self.limit()?;
-        let other = self.rates().map_or(0.0, |rates| other(&rates));
+        let other = self.late.rates().map_or(0.0, |rates| other(&rates));
         Some(bits((limit - other).max(limit / 2.0).max(self.rules.least_rate())))
     }
 
     pub(super) fn status(&self) -> HoldStatus {
         HoldStatus {
             limit: self.limit().map(bits),
-            queue: Duration::from_micros(self.queue_us()),
+            queue: Duration::from_micros(self.late.queue_us()),
             cuts: self.cuts,
             in_vain: self.in_vain,
         }
     }
-}
-
-fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// A rate of so many bytes a second.
