@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::{Bitrate, Instant};
 
 /// What calls are protected by. What is not by a standard is what did best in the simulator, where each was varied
-/// (`docs/results.md`, "Calls beside a download").
+/// with an earlier law (`docs/results.md`, "Calls beside a download").
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CallRules {
     /// How much longer than the least a packet may be on its way, beside what a few packets take: half of what a call
@@ -22,7 +22,7 @@ pub struct CallRules {
     pub long_queue: Duration,
     /// The least that is held back, and the least it is held to.
     pub least: Bitrate,
-    /// Nor is it held to less than this part of the most that the link was seen to carry of late.
+    /// Nor is it held to less than this part of the most that the link was seen to carry before it was held.
     pub least_part: f64,
     /// By what part of itself the limit grows in a second, at first.
     pub growth: f64,

@@ -58,6 +58,11 @@ fn delay_that_comes_and_goes_by_itself_costs_little() {
             let part = world.jump(&[(extra_ms, ms), (0, every_ms - ms)], 120_000);
             let said = format!("{mbps} Mb/s, {way_ms} ms, {extra_ms} ms for {ms} of {every_ms}");
             assert!(part > least, "{said}: {part}");
+            // What is late for a moment hides no queue of ours.
+            if ms <= 150 {
+                let (wait, in_vain) = (world.late_ms(), world.hold.in_vain);
+                assert!(wait <= 45.0 + 24.0 / mbps && in_vain == 0, "{said}: {wait} ms, {in_vain}");
+            }
         }
     }
 }

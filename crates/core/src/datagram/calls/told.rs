@@ -72,9 +72,17 @@ impl Mark {
         let grown_us = self.owd_us.saturating_sub(first.owd_us) as f64;
         let grown_us = grown_us.clamp(-(first.queue_us as f64), self.queue_us as f64);
         let span = self.sent.since(first.sent).as_secs_f64();
+        self.bytes_since(first) / (span + grown_us / 1e6).max(span / 4.0)
+    }
+
+    /// What was sent since an earlier mark, in bytes a second.
+    fn sent_rate(&self, first: &Self) -> f64 {
+        self.bytes_since(first) / self.sent.since(first.sent).as_secs_f64()
+    }
+
+    fn bytes_since(&self, first: &Self) -> f64 {
         let bytes = |mark: &Self| mark.carried.tcp + mark.carried.lane;
-        let sent = bytes(self).saturating_sub(bytes(first)) as f64;
-        sent / (span + grown_us / 1e6).max(span / 4.0)
+        bytes(self).saturating_sub(bytes(first)) as f64
     }
 }
 
@@ -172,12 +180,13 @@ impl Told {
         self.rates().map(|rates| rates.tcp + rates.lane)
     }
 
-    /// What the link has carried since it has a queue, up to this mark.
+    /// What the link has carried since it has a queue, up to this mark; no more than was sent. More comes while a queue
+    /// goes, but so it seems as well where other delay goes.
     fn served(&self, last: &Mark) -> Option<f64> {
         let busy = self.marks.iter().rev().take_while(|mark| mark.queue_us > self.rules.same_us());
         let first = busy.last()?;
         let is_long = last.sent.since(first.sent) >= self.rules.least_span();
-        is_long.then(|| last.served(first))
+        is_long.then(|| last.served(first).min(last.sent_rate(first)))
     }
 
     /// What the link has carried while a queue went, up to this mark: the most that any part of the last moment shows.

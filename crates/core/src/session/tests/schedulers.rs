@@ -45,7 +45,10 @@ impl Scheduler for Talking {
     }
 }
 
-pub(super) const fn broken(name: &'static str, make: fn(&SchedulerConfig) -> Box<dyn Scheduler>) -> Entry {
+pub(super) const fn broken(
+    name: &'static str,
+    make: fn(&SchedulerConfig) -> Box<dyn Scheduler>,
+) -> Entry {
     Entry::new(name, "", make)
 }
 

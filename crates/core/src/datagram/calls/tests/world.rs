@@ -153,6 +153,7 @@ impl World {
     pub(super) fn jump(&mut self, steps: &[(u64, u64)], ms: u64) -> f64 {
         let from_ms = self.now_ms;
         self.came = 0.0;
+        self.waits.clear();
         while self.now_ms < from_ms + ms {
             for (extra_ms, ms) in steps {
                 self.extra_ms = *extra_ms;
@@ -169,9 +170,13 @@ impl World {
         self.waits.clear();
         self.limits.clear();
         self.run(ms);
+        (self.late_ms(), self.came / (self.rate * ms as f64 * STEP))
+    }
+
+    /// The 95th percentile of the waits in the queue.
+    pub(super) fn late_ms(&self) -> f64 {
         let mut waits: Vec<f64> = self.waits.iter().map(|(_, wait)| *wait).collect();
         waits.sort_by(f64::total_cmp);
-        let late = waits.get(waits.len() * 95 / 100).copied().unwrap_or(0.0);
-        (late, self.came / (self.rate * ms as f64 * STEP))
+        waits.get(waits.len() * 95 / 100).copied().unwrap_or(0.0)
     }
 }
