@@ -1,4 +1,4 @@
-//! The files of a directory over HTTP, as they are, for players of DASH: nothing is listed or changed.
+//! The files of a package over HTTP, as they are, for players of DASH: nothing is listed or changed.
 
 mod body;
 mod pace;
@@ -274,8 +274,6 @@ fn kind(path: &str) -> &'static str {
         Some("mpd") => "application/dash+xml",
         Some("m4s") => "video/iso.segment",
         Some("mp4") => "video/mp4",
-        Some("json") => "application/json",
-        Some("csv") => "text/csv; charset=utf-8",
         _ => "application/octet-stream",
     }
 }

@@ -44,6 +44,10 @@ fn dir() -> tempfile::TempDir {
     fs::write(root.join("whole/q32/init.mp4"), "0123456789").unwrap();
     fs::write(root.join("whole/q32/000000.m4s"), vec![7; LARGE]).unwrap();
     fs::write(root.join("whole/q32/empty.m4s"), "").unwrap();
+    fs::create_dir(root.join("private")).unwrap();
+    for other in ["notes.txt", "keys.mp4", "whole/q32/key", "private/key.m4s"] {
+        fs::write(root.join(other), "secret").unwrap();
+    }
     fs::write(dir.path().join("secret"), "secret").unwrap();
     symlink(dir.path().join("secret"), root.join("out.mp4")).unwrap();
     dir
@@ -157,6 +161,10 @@ async fn nothing_else_is_served() {
         "/whole",
         "/whole/",
         "/none",
+        "/notes.txt",
+        "/keys.mp4",
+        "/whole/q32/key",
+        "/private/key.m4s",
         "/../secret",
         "/whole/../../secret",
         "/%2e%2e/secret",
