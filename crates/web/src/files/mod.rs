@@ -71,8 +71,8 @@ pub enum FilesError {
     Open(#[from] OpenError),
     /// Something that is no origin.
     #[error(
-        "'{0}' is no origin of pages; give one as browsers write it, such as https://player.example, \
-         or *"
+        "'{0}' is no origin of pages; give one as browsers write it, in small letters, without a path \
+         and without the usual port, such as https://player.example or http://127.0.0.1:8080, or *"
     )]
     Origin(String),
 }
@@ -119,10 +119,22 @@ fn checked_origin(origin: &str) -> Result<HeaderValue, FilesError> {
     let wrong = || FilesError::Origin(origin.chars().take(MAX_SHOWN).collect());
     let is_origin = || {
         let uri = Uri::from_str(origin).ok()?;
-        let scheme = uri.scheme_str()?;
-        let host = uri.authority()?.as_str();
-        let is_web = scheme == "http" || scheme == "https";
-        (is_web && format!("{scheme}://{host}") == origin && !host.contains('@')).then_some(())
+        let (scheme, host) = (uri.scheme_str()?, uri.host()?);
+        let usual = match scheme {
+            "http" => 80,
+            "https" => 443,
+            _ => return None,
+        };
+        let port = match uri.port_u16() {
+            None => String::new(),
+            Some(port) => format!(":{}", Some(port).filter(|port| ![0, usual].contains(port))?),
+        };
+        // Of an address in brackets there are colons, too.
+        let is_written = |byte: u8| {
+            byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-._:[]".contains(&byte)
+        };
+        let is_host = !host.is_empty() && host.bytes().all(is_written);
+        (is_host && format!("{scheme}://{host}{port}") == origin).then_some(())
     };
     if origin != "*" {
         is_origin().ok_or_else(wrong)?;

@@ -263,11 +263,22 @@ async fn what_is_no_origin_or_directory_is_refused() {
         "https://me@player.example",
         "https://a\r\nX: b",
         "**",
+        "https://Player.Example",
+        "HTTPS://player.example",
+        "https://player.example:443",
+        "http://[::1]:80",
+        "http://player.example:08080",
+        "https://player.example:",
+        "https://player.example:0",
+        "https://player.example:99999",
+        "https://*.example",
+        "https://",
+        "https://:8443",
     ] {
         let error = FileServer::open(&settings(&dir, "127.0.0.1:0", Some(origin))).await;
         assert!(matches!(error, Err(FilesError::Origin(_))), "{origin:?} {error:?}");
     }
-    for origin in ["*", "https://player.example", "http://127.0.0.1:8080", "http://[::1]:80"] {
+    for origin in ["*", "https://player.example", "http://127.0.0.1:8080", "http://[::1]:443"] {
         FileServer::open(&settings(&dir, "127.0.0.1:0", Some(origin))).await.unwrap();
     }
     let nowhere =
