@@ -178,11 +178,11 @@ impl Shared {
     /// What is true of all answers.
     fn seal(&self, headers: &mut HeaderMap) {
         headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-        let Some(origin) = &self.origin else {
-            headers.insert(OWN_RESOURCES, HeaderValue::from_static("same-origin"));
-            return;
-        };
-        headers.insert(OWN_RESOURCES, HeaderValue::from_static("cross-origin"));
+        // Pages of a named origin read by CORS, which this does not concern; others may not embed the files.
+        let is_for_all = self.origin.as_ref().is_some_and(|origin| origin == "*");
+        let whose = if is_for_all { "cross-origin" } else { "same-origin" };
+        headers.insert(OWN_RESOURCES, HeaderValue::from_static(whose));
+        let Some(origin) = &self.origin else { return };
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
         let shown = HeaderValue::from_static("Accept-Ranges, Content-Length, Content-Range");
         headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, shown);

@@ -243,8 +243,12 @@ async fn foreign_names_and_pages_are_refused_unless_they_are_let_in() {
     ] {
         assert_eq!(got.field("access-control-allow-origin"), Some("https://player.example"));
         assert_eq!(got.field("access-control-allow-credentials"), None);
-        assert_eq!(got.field("cross-origin-resource-policy"), Some("cross-origin"));
+        assert_eq!(got.field("cross-origin-resource-policy"), Some("same-origin"));
     }
+    let all = Open::new("127.0.0.1:0", Some("*")).await;
+    let got = all.get("/manifest.mpd", "").await;
+    assert_eq!(got.field("access-control-allow-origin"), Some("*"));
+    assert_eq!(got.field("cross-origin-resource-policy"), Some("cross-origin"));
     let got = open.request("OPTIONS", "/manifest.mpd", asked).await;
     assert_eq!(got.field("access-control-allow-headers"), Some("Range"));
 }
