@@ -27,7 +27,7 @@ pub(super) fn missing(
     for gop in 0..plan.gops {
         let mut wanted = Wanted { gop, layers: Vec::new() };
         // Without one there is nothing.
-        let record = Record::read(dir, gop)?.filter(|record| record.gop == gop);
+        let record = Record::read(dir, gop, plan)?.filter(|record| record.gop == gop);
         for &layer in layers {
             let is_whole = match &record {
                 Some(record) => is_whole(record, layer, dir, plan, &mut seen)?,
@@ -81,7 +81,7 @@ pub(super) fn finish_gop(
     // One sync for some hundred files.
     let handle = File::open(dir).map_err(VrError::io("open", dir))?;
     syncfs(&handle).map_err(|error| VrError::io("write", dir)(error.into()))?;
-    let before = Record::read(dir, open.gop)?;
+    let before = Record::read(dir, open.gop, plan)?;
     let record = match (tiles, before) {
         (None, Some(before)) => before,
         (tiles, before) => {
@@ -116,7 +116,11 @@ pub(crate) fn put_rungs(
             fs::create_dir_all(&rung_dir).map_err(VrError::io("make", &rung_dir))?;
             write_init(&dir.join(layer.init(tile, rung.qp)), &encoded.segments.init)?;
             let path = dir.join(layer.segment(tile, rung.qp, gop));
-            fs::write(&path, &encoded.segments.media).map_err(VrError::io("write", &path))?;
+            let media = &encoded.segments.media;
+            // What is as it should be may be in use: it is not cut, not even for a moment.
+            if fs::read(&path).ok().as_ref() != Some(media) {
+                fs::write(&path, media).map_err(VrError::io("write", &path))?;
+            }
             tiles[tile].push(RungRecord {
                 qp: rung.qp,
                 bytes: encoded.segments.media.len() as u64,

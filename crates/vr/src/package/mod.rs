@@ -175,16 +175,15 @@ fn remove_leftovers(dir: &Path) -> Result<(), VrError> {
 }
 
 /// Makes sure that the directory is this package's. What its tiles say of their colours stays as it
-/// was begun: packages of before say nothing.
+/// was begun: packages of before say nothing. A finished package is described as it is until all that is added
+/// to it is there: until then, and if that never comes, it is what it was.
 fn begin(dir: &Path, plan: &mut Description) -> Result<(), VrError> {
     match Description::read(dir)? {
         Some(found) => match found.differs(plan) {
             Some(differs) => Err(VrError::OtherPackage { path: dir.to_owned(), differs }),
             None => {
                 plan.colour = found.colour;
-                // It is added to a package that is as it was.
-                let is_added = found.whole.is_none() && plan.whole.is_some();
-                if is_added { plan.write(dir) } else { Ok(()) }
+                if found.complete || found.whole == plan.whole { Ok(()) } else { plan.write(dir) }
             }
         },
         None => plan.write(dir),
@@ -196,7 +195,7 @@ fn conclude(dir: &Path, mut plan: Description) -> Result<(), VrError> {
     let mut gops = Vec::with_capacity(plan.gops as usize);
     let mut longest = vec![0; plan.whole_qps().len()];
     for gop in 0..plan.gops {
-        let mut record = Record::read(dir, gop)?
+        let mut record = Record::read(dir, gop, &plan)?
             .ok_or_else(|| VrError::damaged(dir, format!("the record of GoP {gop} has gone")))?;
         if record.complete(dir)? {
             record.write(dir)?;
@@ -268,7 +267,7 @@ impl Package {
         // The number of GoPs is believed when all of them are there.
         let mut records = Vec::new();
         for gop in 0..description.gops {
-            let record = Record::read(dir, gop)?.ok_or_else(|| {
+            let record = Record::read(dir, gop, &description)?.ok_or_else(|| {
                 VrError::damaged(dir, format!("the record of GoP {gop} is missing; {again}"))
             })?;
             let flaws = LAYERS.iter().find_map(|layer| record.flaw(*layer, dir, &description));
@@ -431,3 +430,6 @@ impl Package {
         self.description.gop_duration() * self.description.gops
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -58,7 +58,8 @@ fn write(contents: &Contents<'_>, writer: &mut Writer<Vec<u8>>) -> io::Result<()
     let plan = contents.plan;
     writer.write_event(Event::Decl(BytesDecl::new("1.0", Some("UTF-8"), None)))?;
     let gop_s = plan.gop_duration().as_secs_f64();
-    let duration = format!("PT{:.3}S", gop_s * f64::from(plan.gops()));
+    let length_ms = length_ms(plan);
+    let duration = format!("PT{}.{:03}S", length_ms / 1_000, length_ms % 1_000);
     writer
         .create_element("MPD")
         .with_attribute(("xmlns", "urn:mpeg:dash:schema:mpd:2011"))
@@ -83,6 +84,13 @@ fn write(contents: &Contents<'_>, writer: &mut Writer<Vec<u8>>) -> io::Result<()
             Ok(())
         })?;
     Ok(())
+}
+
+/// How long it plays in ms, rounded down: players ask for every segment that begins before the end, and one
+/// more than there is would be missing to them.
+fn length_ms(plan: &Description) -> u128 {
+    let pictures = u128::from(plan.gop_frames()) * u128::from(plan.gops());
+    pictures * u128::from(plan.rate().denominator()) * 1_000 / u128::from(plan.rate().numerator())
 }
 
 /// All adaptation sets: the whole sphere first, as some players take the first of video.
@@ -287,15 +295,18 @@ mod tests {
         (table, vec!["avc1.42C00A".to_owned()])
     }
 
-    fn manifest_of(whole: &str) -> String {
+    fn plan_of(whole: &str) -> Description {
         let about = r#"{"format":"weftline-vr-1","source":"a.y4m","source_bytes":1,"source_digest":"",
             "width":64,"height":32,"columns":2,"rows":1,"qps":[30],"fps_numerator":8,
             "fps_denominator":1,"gop_frames":4,"gops":2,"preset":"medium","ffmpeg":"5",WHOLE
             "complete":true}"#;
-        let plan: Description = serde_json::from_str(&about.replace("WHOLE", whole)).unwrap();
-        let (table, codecs) = contents(&plan);
+        serde_json::from_str(&about.replace("WHOLE", whole)).unwrap()
+    }
+
+    fn manifest_of(plan: &Description) -> String {
+        let (table, codecs) = contents(plan);
         manifest(&Contents {
-            plan: &plan,
+            plan,
             table: &table,
             codecs,
             whole: plan.whole_plan(),
@@ -310,7 +321,8 @@ mod tests {
     #[test]
     fn the_whole_sphere_is_the_main_set() {
         let colour = r#"{"primaries":1,"transfer":1,"matrix":1,"full_range":false}"#;
-        let whole = manifest_of(&format!(r#""whole":{{"qps":[28,36],"colour":{colour}}},"#));
+        let whole =
+            manifest_of(&plan_of(&format!(r#""whole":{{"qps":[28,36],"colour":{colour}}},"#)));
         let set = r#"    <AdaptationSet id="4" contentType="video" mimeType="video/mp4" width="64" height="32" frameRate="8/1" sar="1:1" startWithSAP="1" segmentAlignment="true">
       <SupplementalProperty schemeIdUri="urn:mpeg:dash:srd:2014" value="0,0,0,64,32,64,32"/>
       <SupplementalProperty schemeIdUri="urn:mpeg:mpegB:cicp:ColourPrimaries" value="1"/>
@@ -323,7 +335,7 @@ mod tests {
       <Representation id="q36" codecs="avc1.42C00A" bandwidth="6400"/>
     </AdaptationSet>
 "#;
-        let tiles = manifest_of("");
+        let tiles = manifest_of(&plan_of(""));
         assert_eq!(
             tiles.matches("<SupplementalProperty schemeIdUri=\"urn:mpeg:dash:srd:2014\"").count(),
             2
@@ -333,5 +345,27 @@ mod tests {
         let place = "Property schemeIdUri=\"urn:mpeg:dash:srd:2014\"";
         let rest = rest.replace(&format!("Supplemental{place}"), &format!("Essential{place}"));
         assert_eq!(whole, [head, set, &rest].concat());
+    }
+    /// Players ask for as many segments as begin before the length that is said: one more is not there.
+    #[test]
+    fn the_length_is_not_beyond_the_last_segment() {
+        for (numerator, denominator, gop_frames, gops, length) in [
+            (8, 1, 4, 2, "PT1.000S"),
+            (15, 1, 8, 5, "PT2.666S"),
+            (30, 1, 8, 7, "PT1.866S"),
+            (30_000, 1_001, 45, 1, "PT1.501S"),
+            (10, 1, 10, u32::MAX, "PT4294967295.000S"),
+        ] {
+            let plan = Description {
+                fps_numerator: numerator,
+                fps_denominator: denominator,
+                gop_frames,
+                gops,
+                ..plan_of("")
+            };
+            let said = format!(" mediaPresentationDuration=\"{length}\"");
+            let manifest = manifest_of(&plan);
+            assert!(manifest.contains(&said), "{said}: {manifest}");
+        }
     }
 }

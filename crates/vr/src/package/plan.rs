@@ -245,8 +245,10 @@ impl Description {
         let ladder = |qps: &[u8]| qps.iter().map(u8::to_string).collect::<Vec<_>>().join(",");
         let rates = |mbps: &[f64]| mbps.iter().map(f64::to_string).collect::<Vec<_>>().join(",");
         let whole = match (self.whole_qps(), other.whole_qps()) {
-            // It is added.
-            ([], _) => [String::new(), String::new()],
+            // It is added; or was never finished, and may be given up.
+            (ours, theirs) if !self.complete || ours.iter().all(|qp| theirs.contains(qp)) => {
+                [String::new(), String::new()]
+            }
             (ours, []) => [ladder(ours), "none".to_owned()],
             (ours, theirs) => [ladder(ours), ladder(theirs)],
         };

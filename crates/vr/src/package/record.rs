@@ -59,8 +59,13 @@ impl Record {
         dir.join("gops").join(format!("{gop:06}.json"))
     }
 
-    /// Reads the record of a GoP, if it is finished.
-    pub(crate) fn read(dir: &Path, gop: u32) -> Result<Option<Self>, VrError> {
+    /// Reads the record of a GoP of `package`, if it is finished. Of the whole sphere it may have QPs that the
+    /// package has not, or not yet: they are left out.
+    pub(crate) fn read(
+        dir: &Path,
+        gop: u32,
+        package: &Description,
+    ) -> Result<Option<Self>, VrError> {
         let path = Self::path(dir, gop);
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
@@ -68,7 +73,11 @@ impl Record {
             Err(error) => return Err(VrError::io("read", &path)(error)),
         };
         // One that cannot be read counts for nothing: its GoP is done again.
-        Ok(serde_json::from_str(&text).ok())
+        let mut record: Option<Self> = serde_json::from_str(&text).ok();
+        if let Some(record) = &mut record {
+            record.whole.retain(|rung| package.whole_qps().contains(&rung.qp));
+        }
+        Ok(record)
     }
 
     /// Puts the record in its place: with that, the GoP is finished.

@@ -1,4 +1,4 @@
-//! The files of a directory over HTTP, as they are, for players of DASH: nothing is listed or changed.
+//! The files of a package over HTTP, as they are, for players of DASH: nothing is listed or changed.
 
 mod body;
 mod pace;
@@ -71,8 +71,8 @@ pub enum FilesError {
     Open(#[from] OpenError),
     /// Something that is no origin.
     #[error(
-        "'{0}' is no origin of pages; give one as browsers write it, such as https://player.example, \
-         or *"
+        "'{0}' is no origin of pages; give one as browsers write it, in small letters, without a path \
+         and without the usual port, such as https://player.example or http://127.0.0.1:8080, or *"
     )]
     Origin(String),
 }
@@ -119,10 +119,22 @@ fn checked_origin(origin: &str) -> Result<HeaderValue, FilesError> {
     let wrong = || FilesError::Origin(origin.chars().take(MAX_SHOWN).collect());
     let is_origin = || {
         let uri = Uri::from_str(origin).ok()?;
-        let scheme = uri.scheme_str()?;
-        let host = uri.authority()?.as_str();
-        let is_web = scheme == "http" || scheme == "https";
-        (is_web && format!("{scheme}://{host}") == origin && !host.contains('@')).then_some(())
+        let (scheme, host) = (uri.scheme_str()?, uri.host()?);
+        let usual = match scheme {
+            "http" => 80,
+            "https" => 443,
+            _ => return None,
+        };
+        let port = match uri.port_u16() {
+            None => String::new(),
+            Some(port) => format!(":{}", Some(port).filter(|port| ![0, usual].contains(port))?),
+        };
+        // Of an address in brackets there are colons, too.
+        let is_written = |byte: u8| {
+            byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-._:[]".contains(&byte)
+        };
+        let is_host = !host.is_empty() && host.bytes().all(is_written);
+        (is_host && format!("{scheme}://{host}{port}") == origin).then_some(())
     };
     if origin != "*" {
         is_origin().ok_or_else(wrong)?;
@@ -166,11 +178,11 @@ impl Shared {
     /// What is true of all answers.
     fn seal(&self, headers: &mut HeaderMap) {
         headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-        let Some(origin) = &self.origin else {
-            headers.insert(OWN_RESOURCES, HeaderValue::from_static("same-origin"));
-            return;
-        };
-        headers.insert(OWN_RESOURCES, HeaderValue::from_static("cross-origin"));
+        // Pages of a named origin read by CORS, which this does not concern; others may not embed the files.
+        let is_for_all = self.origin.as_ref().is_some_and(|origin| origin == "*");
+        let whose = if is_for_all { "cross-origin" } else { "same-origin" };
+        headers.insert(OWN_RESOURCES, HeaderValue::from_static(whose));
+        let Some(origin) = &self.origin else { return };
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
         let shown = HeaderValue::from_static("Accept-Ranges, Content-Length, Content-Range");
         headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, shown);
@@ -274,8 +286,6 @@ fn kind(path: &str) -> &'static str {
         Some("mpd") => "application/dash+xml",
         Some("m4s") => "video/iso.segment",
         Some("mp4") => "video/mp4",
-        Some("json") => "application/json",
-        Some("csv") => "text/csv; charset=utf-8",
         _ => "application/octet-stream",
     }
 }

@@ -44,6 +44,10 @@ fn dir() -> tempfile::TempDir {
     fs::write(root.join("whole/q32/init.mp4"), "0123456789").unwrap();
     fs::write(root.join("whole/q32/000000.m4s"), vec![7; LARGE]).unwrap();
     fs::write(root.join("whole/q32/empty.m4s"), "").unwrap();
+    fs::create_dir(root.join("private")).unwrap();
+    for other in ["notes.txt", "keys.mp4", "whole/q32/key", "private/key.m4s"] {
+        fs::write(root.join(other), "secret").unwrap();
+    }
     fs::write(dir.path().join("secret"), "secret").unwrap();
     symlink(dir.path().join("secret"), root.join("out.mp4")).unwrap();
     dir
@@ -157,6 +161,10 @@ async fn nothing_else_is_served() {
         "/whole",
         "/whole/",
         "/none",
+        "/notes.txt",
+        "/keys.mp4",
+        "/whole/q32/key",
+        "/private/key.m4s",
         "/../secret",
         "/whole/../../secret",
         "/%2e%2e/secret",
@@ -235,8 +243,12 @@ async fn foreign_names_and_pages_are_refused_unless_they_are_let_in() {
     ] {
         assert_eq!(got.field("access-control-allow-origin"), Some("https://player.example"));
         assert_eq!(got.field("access-control-allow-credentials"), None);
-        assert_eq!(got.field("cross-origin-resource-policy"), Some("cross-origin"));
+        assert_eq!(got.field("cross-origin-resource-policy"), Some("same-origin"));
     }
+    let all = Open::new("127.0.0.1:0", Some("*")).await;
+    let got = all.get("/manifest.mpd", "").await;
+    assert_eq!(got.field("access-control-allow-origin"), Some("*"));
+    assert_eq!(got.field("cross-origin-resource-policy"), Some("cross-origin"));
     let got = open.request("OPTIONS", "/manifest.mpd", asked).await;
     assert_eq!(got.field("access-control-allow-headers"), Some("Range"));
 }
@@ -255,11 +267,22 @@ async fn what_is_no_origin_or_directory_is_refused() {
         "https://me@player.example",
         "https://a\r\nX: b",
         "**",
+        "https://Player.Example",
+        "HTTPS://player.example",
+        "https://player.example:443",
+        "http://[::1]:80",
+        "http://player.example:08080",
+        "https://player.example:",
+        "https://player.example:0",
+        "https://player.example:99999",
+        "https://*.example",
+        "https://",
+        "https://:8443",
     ] {
         let error = FileServer::open(&settings(&dir, "127.0.0.1:0", Some(origin))).await;
         assert!(matches!(error, Err(FilesError::Origin(_))), "{origin:?} {error:?}");
     }
-    for origin in ["*", "https://player.example", "http://127.0.0.1:8080", "http://[::1]:80"] {
+    for origin in ["*", "https://player.example", "http://127.0.0.1:8080", "http://[::1]:443"] {
         FileServer::open(&settings(&dir, "127.0.0.1:0", Some(origin))).await.unwrap();
     }
     let nowhere =

@@ -1,4 +1,4 @@
-//! The files below a directory, and nothing else: names are looked up one by one from the directory that was
+//! The files of a package that players ask for, and nothing else: names are looked up one by one from the directory that was
 //! opened at the start, and none of them may be a symbolic link, so that no path leads out of it.
 
 use std::fs::File;
@@ -9,6 +9,11 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags, open, openat};
 use rustix::io::Errno;
 
+/// The one file beside the folders.
+const MANIFEST: &[u8] = b"manifest.mpd";
+/// What players get is in these, and is called so.
+const FOLDERS: [&[u8]; 3] = [b"tiles", b"whole", b"sound"];
+const ENDINGS: [&[u8]; 2] = [b".mp4", b".m4s"];
 /// How deep a file may be.
 const MAX_DEPTH: usize = 16;
 
@@ -20,7 +25,7 @@ pub(super) struct Tree {
 /// Why there is no answer with a file.
 #[derive(Debug)]
 pub(super) enum NotServed {
-    /// It is not there, or no plain file, or hidden, or outside.
+    /// It is not there, or no plain file, or hidden, or outside, or nothing that players get.
     Absent,
     /// The system does not give it.
     Failed(io::Error),
@@ -75,7 +80,18 @@ fn names(path: &str) -> Option<Vec<Vec<u8>>> {
         .take(MAX_DEPTH + 1)
         .map(|name| decoded(name).filter(|name| is_served(name)))
         .collect::<Option<_>>()?;
-    (names.len() <= MAX_DEPTH).then_some(names)
+    (names.len() <= MAX_DEPTH && is_for_players(&names)).then_some(names)
+}
+
+/// Whether it is a file that a manifest may name, or the manifest.
+fn is_for_players(names: &[Vec<u8>]) -> bool {
+    match names {
+        [name] => name == MANIFEST,
+        [folder, .., name] => {
+            FOLDERS.contains(&&folder[..]) && ENDINGS.iter().any(|end| name.ends_with(end))
+        }
+        [] => false,
+    }
 }
 
 /// Neither hidden nor a way up, nor more than one name.
@@ -111,60 +127,64 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().join("root");
         fs::create_dir_all(root.join("tiles/deep")).unwrap();
-        fs::create_dir(root.join(".work-1")).unwrap();
-        for (name, text) in [("a.mpd", "a"), ("tiles/deep/b c.m4s", "bc"), (".work-1/c", "hidden")]
+        fs::create_dir(root.join("tiles/.work-1")).unwrap();
+        for (name, text) in
+            [("manifest.mpd", "a"), ("tiles/deep/b c.m4s", "bc"), ("tiles/.work-1/c.m4s", "hidden")]
         {
             fs::write(root.join(name), text).unwrap();
         }
-        fs::write(dir.path().join("secret"), "secret").unwrap();
-        symlink(dir.path().join("secret"), root.join("out")).unwrap();
-        symlink(dir.path(), root.join("up")).unwrap();
-        symlink("a.mpd", root.join("within")).unwrap();
-        rustix::fs::mkfifoat(rustix::fs::CWD, root.join("pipe"), Mode::RUSR | Mode::WUSR).unwrap();
+        for name in ["secret", "secret.mp4"] {
+            fs::write(dir.path().join(name), "secret").unwrap();
+        }
+        symlink(dir.path().join("secret"), root.join("tiles/out.mp4")).unwrap();
+        symlink(dir.path(), root.join("tiles/up")).unwrap();
+        symlink("../manifest.mpd", root.join("tiles/within.mp4")).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, root.join("tiles/pipe.mp4"), Mode::RUSR | Mode::WUSR)
+            .unwrap();
 
         let tree = Tree::open(&root).unwrap();
         let length = |path: &str| tree.file(path).map(|(_, length)| length);
-        assert_eq!(length("/a.mpd").unwrap(), 1);
+        assert_eq!(length("/manifest.mpd").unwrap(), 1);
         assert_eq!(length("/tiles/deep/b%20c.m4s").unwrap(), 2);
-        assert_eq!(length("/%61.mpd").unwrap(), 1);
+        assert_eq!(length("/%6danifest.mpd").unwrap(), 1);
         for path in [
             "",
-            "a.mpd",
+            "manifest.mpd",
             "/",
-            "//a.mpd",
-            "/a.mpd/",
+            "//manifest.mpd",
+            "/manifest.mpd/",
             "/tiles",
             "/tiles/",
-            "/tiles/../a.mpd",
+            "/tiles/../manifest.mpd",
             "/../secret",
             "/%2e%2e/secret",
             "/..%2fsecret",
             "/tiles/%2E%2E/%2e%2e/secret",
             "/%252e%252e/secret",
-            "/out",
-            "/up/secret",
-            "/within",
-            "/pipe",
-            "/.work-1/c",
-            "/a.mpd%00",
+            "/tiles/out.mp4",
+            "/tiles/up/secret.mp4",
+            "/tiles/within.mp4",
+            "/tiles/pipe.mp4",
+            "/tiles/.work-1/c.m4s",
+            "/manifest.mpd%00",
             "/%00",
-            "/a.mpd%",
-            "/a.mpd%4",
-            "/a%zz",
+            "/manifest.mpd%",
+            "/manifest.mpd%4",
+            "/manifest%zz",
             "/..\\secret",
             "/none",
         ] {
             assert!(matches!(length(path), Err(NotServed::Absent)), "{path}: {:?}", length(path));
         }
-        let long = format!("/{}", "a".repeat(5_000));
-        let deep = "/a".repeat(MAX_DEPTH + 1);
+        let long = format!("/tiles/{}.mp4", "a".repeat(5_000));
+        let deep = format!("/tiles{}/a.mp4", "/a".repeat(MAX_DEPTH - 1));
         for path in [long, deep] {
             assert!(matches!(length(&path), Err(NotServed::Absent)));
         }
         // The directory is the one that was opened, whatever its name leads to now.
         fs::rename(&root, dir.path().join("moved")).unwrap();
         symlink(dir.path(), &root).unwrap();
-        assert_eq!(length("/a.mpd").unwrap(), 1);
+        assert_eq!(length("/manifest.mpd").unwrap(), 1);
         assert!(length("/secret").is_err());
     }
 }

@@ -1,0 +1,114 @@
+//! What a directory is while the whole sphere is added to its package, or was not to the end.
+#![allow(clippy::unwrap_used, reason = "test code")]
+
+use weftline_video::live::Digest;
+
+use super::*;
+
+/// Two tiles in one GoP, with the whole sphere at these QPs.
+fn plan_of(whole: &[u8], complete: bool) -> Description {
+    let colour = r#"{"primaries":1,"transfer":1,"matrix":1,"full_range":false}"#;
+    let whole = match whole {
+        [] => String::new(),
+        qps => format!(r#""whole":{{"qps":{qps:?},"colour":{colour}}},"#),
+    };
+    let about = format!(
+        r#"{{"format":"weftline-vr-1","source":"a.y4m","source_bytes":1,"source_digest":"",
+        "width":64,"height":32,"columns":2,"rows":1,"qps":[30],"fps_numerator":8,
+        "fps_denominator":1,"gop_frames":4,"gops":1,"preset":"medium","ffmpeg":"5",{whole}
+        "complete":{complete}}}"#
+    );
+    serde_json::from_str(&about).unwrap()
+}
+
+/// Writes the GoP's record, with the whole sphere at these QPs.
+fn write_record(dir: &Path, whole: &[u8]) -> Record {
+    let rung = |qp| {
+        let digest = Some(Digest::of(b"abc"));
+        let (segment, init) = (digest, digest);
+        RungRecord { qp, bytes: 3, ws_mse: 1.0, mixed_mse: None, parts: None, segment, init }
+    };
+    let whole = whole.iter().map(|&qp| rung(qp)).collect();
+    let tiles = vec![vec![rung(30)]; 2];
+    let record = Record { gop: 0, tiles, side: None, grey: Vec::new(), whole };
+    record.write(dir).unwrap();
+    record
+}
+
+/// The package of a plan, with the files of its tiles, and of the whole sphere at these QPs.
+fn packaged(plan: &Description, whole: &[u8]) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path();
+    fs::create_dir(at.join("gops")).unwrap();
+    let tiles = [0, 1].map(|tile| (Layer::Tiles, tile, 30));
+    let whole_rungs = whole.iter().map(|&qp| (Layer::Whole, 0, qp));
+    for (layer, tile, qp) in tiles.into_iter().chain(whole_rungs) {
+        fs::create_dir_all(at.join(layer.rung_dir(tile, qp))).unwrap();
+        fs::write(at.join(layer.segment(tile, qp, 0)), "abc").unwrap();
+        fs::write(at.join(layer.init(tile, qp)), "abc").unwrap();
+    }
+    let gops = vec![write_record(at, whole).table().unwrap()];
+    let table = RdTable::new(2, 1, plan.gop_duration(), gops).unwrap();
+    fs::write(at.join(TABLE), table.to_csv()).unwrap();
+    plan.write(at).unwrap();
+    dir
+}
+
+/// What is begun with the whole sphere at these QPs, of which nothing is done yet: the layers that are missing.
+fn begun(dir: &Path, whole: &[u8]) -> Vec<Layer> {
+    let mut plan = plan_of(whole, false);
+    begin(dir, &mut plan).unwrap();
+    let layers = if whole.is_empty() { &LAYERS[..1] } else { &LAYERS[..] };
+    missing(dir, &plan, layers).unwrap().pop().map_or_else(Vec::new, |wanted| wanted.layers)
+}
+
+/// A finished package stays usable while the whole sphere is added, and after that was given up.
+#[test]
+fn a_finished_package_is_one_until_all_that_is_added_is_there() {
+    let finished = plan_of(&[], true);
+    let dir = packaged(&finished, &[]);
+    let at = dir.path();
+    let is_as_it_was = || {
+        assert_eq!(Description::read(at).unwrap().as_ref(), Some(&finished));
+        let package = Package::open(at).unwrap();
+        package.verify().unwrap();
+        assert_eq!(package.whole(), Vec::new());
+    };
+    assert_eq!(begun(at, &[3]), [Layer::Whole]);
+    is_as_it_was();
+    // A GoP of it is done; that its files have gone is nothing to the package.
+    write_record(at, &[3]);
+    is_as_it_was();
+    assert_eq!(begun(at, &[]), []);
+    assert_eq!(begun(at, &[30]), [Layer::Whole]);
+    is_as_it_was();
+}
+
+/// What was never finished may be changed or given up.
+#[test]
+fn a_package_that_is_not_finished_may_do_without_the_whole_sphere() {
+    for whole in [&[][..], &[30], &[3, 30]] {
+        let dir = packaged(&plan_of(&[3], false), &[3]);
+        let wanted = if whole.is_empty() { vec![] } else { vec![Layer::Whole] };
+        assert_eq!(begun(dir.path(), whole), wanted);
+        let found = Description::read(dir.path()).unwrap().unwrap();
+        assert_eq!((found.whole_qps(), found.complete), (whole, false));
+    }
+}
+
+/// To what is finished further QPs are added, and none is taken away.
+#[test]
+fn the_whole_sphere_gets_further_qps() {
+    let dir = packaged(&plan_of(&[40], true), &[40]);
+    let at = dir.path();
+    for (whole, said) in [(&[][..], "(40, not none)"), (&[30], "(40, not 30)")] {
+        let error = begin(at, &mut plan_of(whole, false)).unwrap_err().to_string();
+        assert!(error.contains(said), "{error}");
+    }
+    assert_eq!(begun(at, &[40]), []);
+    assert_eq!(begun(at, &[30, 40]), [Layer::Whole]);
+    write_record(at, &[30, 40]);
+    let package = Package::open(at).unwrap();
+    package.verify().unwrap();
+    assert_eq!(package.whole(), [(40, ByteCount::new(3), 1.0)]);
+}
