@@ -3,13 +3,17 @@
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-use crate::listen::PATIENCE;
+/// How long a client may take nothing of its answer: players whose buffers are full pause. The kernel says that
+/// there is room when a third of what it holds for the client is free, megabytes where the client is far: so long
+/// one has for them.
+pub(super) const PAUSE: Duration = Duration::from_secs(120);
 
-/// A connection whose writing fails if what is buffered does not go out within [`PATIENCE`]: hyper flushes it
+/// A connection whose writing fails if what is buffered does not go out within [`PAUSE`]: hyper flushes it
 /// after each piece of a body, so that a client which takes little by little is ended, too.
 pub(super) struct Paced<S> {
     stream: S,
@@ -29,7 +33,7 @@ impl<S> Paced<S> {
         polled: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
         if polled.is_pending() {
-            let due = self.due.get_or_insert_with(|| Box::pin(sleep(PATIENCE)));
+            let due = self.due.get_or_insert_with(|| Box::pin(sleep(PAUSE)));
             if due.as_mut().poll(context).is_ready() {
                 return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
             }

@@ -7,6 +7,7 @@ use std::os::unix::fs::symlink;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::Instant;
 
+use super::pace::PAUSE;
 use super::*;
 
 /// More than the buffers of a connection hold.
@@ -313,12 +314,29 @@ async fn clients_that_do_not_go_on_are_ended_and_keep_nobody_out() {
     let got = open.get("/manifest.mpd", "").await;
     assert_eq!(got.status(), 200);
     assert!(began.elapsed() >= PATIENCE, "the others had their time first");
+    tokio::time::sleep(PAUSE).await;
     for (at, mut stream) in slow.into_iter().enumerate() {
         let mut rest = Vec::new();
         let _ = stream.read_to_end(&mut rest).await;
         // hyper says so to half a head.
         assert!(rest.len() < LARGE, "{at}");
     }
+}
+
+/// A player whose buffer is full pauses for longer than one may take to ask, and has all of it afterwards.
+#[tokio::test(start_paused = true)]
+async fn who_pauses_has_the_rest_afterwards() {
+    let open = Open::new("127.0.0.1:0", None).await;
+    let mut stream = open.connect().await;
+    let large =
+        "GET /whole/q32/000000.m4s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    stream.write_all(large.as_bytes()).await.unwrap();
+    let mut first = [0; 1_000];
+    stream.read_exact(&mut first).await.unwrap();
+    tokio::time::sleep(PAUSE - PATIENCE).await;
+    let mut rest = Vec::new();
+    stream.read_to_end(&mut rest).await.unwrap();
+    assert!(rest.len() > LARGE - 1_000, "{}", rest.len());
 }
 
 /// A file that is cut while it is sent ends the connection before what was promised.
