@@ -11,9 +11,9 @@ mount --bind /run/kallsyms /proc/kallsyms
 echo 'RANDOM=26' >/run/bash_env
 (
     cd /selftests/mptcp || exit 1
-    # shellcheck disable=SC2046
+    # shellcheck disable=SC2086
     BASH_ENV=/run/bash_env PATH=/guest/selftests:$PATH SELFTESTS_MPTCP_LIB_OVERRIDE_FLAKY=1 \
-        /bin/bash "./$WEFT_script.sh" $(echo "${WEFT_flags:-}" | tr , ' ') </dev/null 2>&1
+        /bin/bash "./$WEFT_script.sh" ${WEFT_flags:-} </dev/null 2>&1
     echo "$WEFT_script: exit status $?"
 ) | tee /run/said
 echo "$WEFT_script: $(wc -l </run/schedulers) namespaces with $(sort -u /run/schedulers | paste -sd' ')"
