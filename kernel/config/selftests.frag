@@ -1,6 +1,5 @@
 # Over min.frag: what the kernel's own tests of MPTCP use (tools/testing/selftests/net/mptcp/config, and
 # what that takes for granted), none of it as a module.
-CONFIG_IPV6=y
 CONFIG_MPTCP_IPV6=y
 CONFIG_IPV6_MULTIPLE_TABLES=y
 CONFIG_INET_MPTCP_DIAG=y
