@@ -75,10 +75,10 @@ pub(super) fn run(
             Ok(Some(line)) => line,
             Ok(None) => {
                 let silence = format!("it said nothing for {} s", SILENCE.as_secs());
-                return Err(failure(&mut guest, &silence));
+                return Err(failure(&mut guest, &silence, true));
             }
             Err(LabError::Failed(_)) => {
-                return Err(failure(&mut guest, "it ended before it was through"));
+                return Err(failure(&mut guest, "it ended before it was through", true));
             }
             Err(error) => return Err(error),
         };
@@ -88,24 +88,26 @@ pub(super) fn run(
             Ok(Heard::End(record, rows)) => {
                 guest.stop()?;
                 return match complaint(&guest.errors()) {
-                    Some(_) => Err(failure(&mut guest, "its kernel complained")),
+                    Some(_) => Err(failure(&mut guest, "its kernel complained", false)),
                     None => Ok(Told { record, rows }),
                 };
             }
-            Err(what) => return Err(failure(&mut guest, &what)),
+            Err(what) => return Err(failure(&mut guest, &what, false)),
         }
     }
 }
 
-/// What went wrong, with what the guest's kernel says of it, or what it or QEMU said last.
-fn failure(guest: &mut Program, what: &str) -> LabError {
+/// What went wrong, with what the guest's kernel complains of; of a guest that `is_mute`, what it or QEMU
+/// said last.
+fn failure(guest: &mut Program, what: &str, is_mute: bool) -> LabError {
     // The rest of what they say is there when they have ended; nothing else depends on it.
     let _ = guest.stop();
     let console = guest.errors();
-    let last = || console.lines().map(str::trim).rfind(|line| !line.is_empty());
-    let words = complaint(&console).or_else(last);
-    let words: String = words.unwrap_or("nothing on its console").chars().take(200).collect();
-    LabError::Failed(format!("the guest: {what} (its console: {words})"))
+    let last = || console.lines().map(str::trim).rfind(|line| is_mute && !line.is_empty());
+    let words = complaint(&console).or_else(last).map_or(String::new(), |words| {
+        format!("; its console: {}", words.chars().take(200).collect::<String>())
+    });
+    LabError::Failed(format!("the guest: {what}{words}"))
 }
 
 /// QEMU's command line. The console is its standard error, so that its own complaints are with the

@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn every_scenario_comes_through_as_it_is() {
         let scheme: Scheme = "linux-fbdt".parse().unwrap();
-        for builtin in BUILTIN {
+        for builtin in BUILTIN.iter() {
             let scenario = builtin.scenario().unwrap();
             let cuts = ["x@1s..2s".parse().unwrap(), "x/up@500ms..".parse().unwrap()];
             let plan = Plan {
