@@ -79,6 +79,14 @@ pub(crate) fn check(
     Ok(())
 }
 
+/// The kernel of guests with this program, if they can be booted here.
+///
+/// # Errors
+/// Those of [`Guests::find`].
+pub(crate) fn available(program: &Path) -> Result<String, LabError> {
+    Guests::find(program).map(|guests| guests.kernel.to_string())
+}
+
 /// What guests are made of, if one of the schemes runs in one.
 ///
 /// # Errors
