@@ -1,5 +1,6 @@
 # What the guest needs, over `make tinyconfig`: a 64-bit machine with a serial console, namespaces,
-# veth, netem, and MPTCP. No modules, no disk.
+# veth, netem, MPTCP, QEMU's network cards (another machine at the other end), timerfd and IPv6
+# (`weftline lab`). No modules, no disk.
 CONFIG_64BIT=y
 CONFIG_SMP=y
 CONFIG_NR_CPUS=4
@@ -21,6 +22,7 @@ CONFIG_MULTIUSER=y
 CONFIG_FUTEX=y
 CONFIG_EPOLL=y
 CONFIG_EVENTFD=y
+CONFIG_TIMERFD=y
 CONFIG_SHMEM=y
 CONFIG_POSIX_TIMERS=y
 CONFIG_FILE_LOCKING=y
@@ -40,6 +42,10 @@ CONFIG_TMPFS=y
 CONFIG_DEVTMPFS=y
 CONFIG_ACPI=y
 CONFIG_PCI=y
+CONFIG_PCI_MSI=y
+CONFIG_VIRTIO_MENU=y
+CONFIG_VIRTIO_PCI=y
+CONFIG_VIRTIO_NET=y
 CONFIG_NAMESPACES=y
 CONFIG_NET_NS=y
 CONFIG_NET=y
@@ -55,7 +61,7 @@ CONFIG_TCP_CONG_CUBIC=y
 CONFIG_TCP_CONG_BBR=y
 CONFIG_MPTCP=y
 # CONFIG_MPTCP_IPV6 is not set
-# CONFIG_IPV6 is not set
+CONFIG_IPV6=y
 CONFIG_NETDEVICES=y
 CONFIG_NET_CORE=y
 CONFIG_VETH=y

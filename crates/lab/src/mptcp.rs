@@ -32,7 +32,7 @@ pub(crate) fn set_scheduler(testbed: &Testbed, scheduler: &str) -> Result<(), La
         set.map_err(|error| {
             LabError::not_possible(
                 format!("this kernel has no MPTCP scheduler '{scheduler}' ({error})"),
-                "use one with the patches: 'kernel/build --config lab'",
+                "use one with the patches: 'kernel/build'",
             )
         })?;
     }

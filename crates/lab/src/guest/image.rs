@@ -18,10 +18,13 @@ const CACHE: &str = "WEFTLINE_KERNEL_CACHE";
 const USUAL_CACHE: &str = ".cache/weftline-kernel";
 
 /// What makes an image.
-const BUILD: &str = "kernel/build --config lab";
+const BUILD: &str = "kernel/build";
 
 /// The options of a kernel without which the lab cannot run in it.
 const OPTIONS: [&str; 4] = ["CONFIG_IPV6=y", "CONFIG_MPTCP=y", "CONFIG_TIMERFD=y", "CONFIG_TUN=y"];
+
+/// An option of a kernel that looks for its own faults, and is slow.
+const SLOW: &str = "CONFIG_KASAN=y";
 
 /// Beside an image: that it was built without the patches.
 const UNPATCHED: &str = "unpatched";
@@ -45,7 +48,8 @@ impl fmt::Display for Image {
     }
 }
 
-/// The image that the environment names, or the newest that `kernel/build` has made for the lab.
+/// The image that the environment names, or the newest that `kernel/build` has made with the patches and
+/// not to look for faults.
 ///
 /// # Errors
 /// [`LabError::NotPossible`] if there is none, with how to build one.
@@ -79,7 +83,7 @@ fn named(file: &Path) -> Result<Image, LabError> {
     }
 }
 
-/// The newest image for the lab in a directory of `kernel/build`.
+/// The newest such image in a directory of `kernel/build`.
 fn newest(cache: &Path) -> Result<Image, LabError> {
     let (mut best, mut others) = (None, 0);
     // A directory that is not there has none.
@@ -88,7 +92,8 @@ fn newest(cache: &Path) -> Result<Image, LabError> {
         let Ok(about) = fs::metadata(&file) else { continue };
         let config = fs::read_to_string(entry.path().join(".config")).unwrap_or_default();
         let unpatched = entry.path().join(UNPATCHED).exists();
-        let image = match missing(&config).next().is_none() && !unpatched {
+        let fits = missing(&config).next().is_none() && !config.lines().any(|line| line == SLOW);
+        let image = match fits && !unpatched {
             true => open(&file).ok().flatten(),
             false => None,
         };
@@ -105,12 +110,12 @@ fn newest(cache: &Path) -> Result<Image, LabError> {
     best.map(|(_, image)| image).ok_or_else(|| {
         let others = match others {
             0 => String::new(),
-            _ => format!(" (of {others} there, none was built with the patches and --config lab)"),
+            _ => format!(" (of {others} there, none is patched, fast and able to run the lab)"),
         };
         LabError::not_possible(
             format!("there is no patched kernel for guests in {}{others}", cache.display()),
             format!(
-                "build it with '{BUILD}' in Weftline's sources (a quarter of an hour, once; \
+                "build it once with '{BUILD}' in Weftline's sources (a quarter of an hour; \
                  kernel/README.md), or name one with {IMAGE}=FILE"
             ),
         )
@@ -178,12 +183,16 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let none = said(newest(&dir.path().join("none")));
         assert!(none.contains("there is no patched kernel for guests in /"), "{none}");
-        assert!(none.contains("build it with 'kernel/build --config lab'"), "{none}");
+        assert!(none.contains("build it once with 'kernel/build' in"), "{none}");
         put(dir.path(), "0123456789abcdef", "6.12.1", &OPTIONS[1..]);
         put(dir.path(), "1123456789abcdef", "6.12.2", &OPTIONS);
         fs::write(dir.path().join("1123456789abcdef/unpatched"), "").unwrap();
+        put(dir.path(), "4123456789abcdef", "6.12.2", &[&OPTIONS[..], &[SLOW]].concat());
         let none = said(newest(dir.path()));
-        assert!(none.contains("(of 2 there, none was built with the patches and"), "{none}");
+        assert!(
+            none.contains("(of 3 there, none is patched, fast and able to run the lab)"),
+            "{none}"
+        );
         put(dir.path(), "2123456789abcdef", "6.12.3", &OPTIONS);
         assert_eq!(said(newest(dir.path())), "6.12.3 (2123456789abcdef)");
         put(dir.path(), "1000000000000000", "6.12.4", &OPTIONS);
