@@ -5,7 +5,8 @@
 //! simulator uses, too. Over these links the lab runs the kernel's TCP and MPTCP, our transport, or
 //! unmodified programs, and writes the same records as the simulator.
 //!
-//! Schemes of a patched kernel run in a guest: a virtual machine in which this program measures.
+//! Schemes of a patched kernel run in a guest: a virtual machine in which this program measures. That
+//! needs no rights.
 //!
 //! It needs root, or a user namespace in which `/dev/net/tun` is accessible. Nothing is left behind:
 //! namespaces and devices are held by file descriptors only, and child processes die with their parent.

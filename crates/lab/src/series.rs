@@ -80,7 +80,7 @@ impl LabOptions {
     }
 
     /// The results directory, ready for these runs.
-    fn writer(&self) -> Result<Option<ResultsWriter>, ResultsError> {
+    fn writer(&self, guests: Option<&Guests>) -> Result<Option<ResultsWriter>, ResultsError> {
         let Some(out) = &self.out else { return Ok(None) };
         let mut writer = ResultsWriter::open(out)?;
         let mut bundle = Bundle::of_runs(&self.scenario, &self.version);
@@ -88,6 +88,9 @@ impl LabOptions {
             // No record says that a path was cut.
             let cuts: Vec<String> = self.cuts.iter().map(Cut::to_string).collect();
             bundle = bundle.with_option("--cut", &cuts.join(" "));
+        }
+        if let Some(guests) = guests {
+            bundle = bundle.with_guests(&guests.kernel());
         }
         writer.begin(&bundle)?;
         Ok(Some(writer))
@@ -129,7 +132,7 @@ pub fn run_many(options: &LabOptions) -> Result<Vec<RunRecord>, LabError> {
     let provided = (!only_guests).then(|| control::provide(options.congestion)).transpose()?;
     let in_kernel = provided.as_ref().map_or(options.congestion.name(), |there| &there.kernel_name);
     let stop = StopFlag::on_signals()?;
-    let mut writer = options.writer().map_err(cannot_write)?;
+    let mut writer = options.writer(guests.as_ref()).map_err(cannot_write)?;
     let progress = Progress::new(options.schemes.len() * options.repeat as usize, options.quiet);
     let control = play_controls(&options.scenario.workload, 1, &stop, &progress)?;
     let mut records = Vec::new();

@@ -56,11 +56,6 @@ pub fn run_sweep(options: &SweepOptions) -> Result<Vec<RunRecord>, LabError> {
     if !(1..=JOBS_MAX).contains(jobs) {
         return Err(LabError::Usage(format!("--jobs: 1 to {JOBS_MAX}")));
     }
-    let mut writer = ResultsWriter::open(out).map_err(cannot_write)?;
-    let bundle = Bundle::of_sweep(sweep, "lab", &options.version);
-    writer.begin(&bundle).map_err(cannot_write)?;
-    let done = writer.done().map_err(cannot_write)?;
-    let again = read_runs(out).map_err(cannot_write)?.len() - done.len();
     let mut cases = Vec::new();
     for case in sweep.cases() {
         let case = case.map_err(|error| LabError::Usage(error.to_string()))?;
@@ -68,8 +63,12 @@ pub fn run_sweep(options: &SweepOptions) -> Result<Vec<RunRecord>, LabError> {
         cases.push(case);
     }
     let before = cases.len();
+    let mut writer = ResultsWriter::open(out).map_err(cannot_write)?;
+    let done = writer.done().map_err(cannot_write)?;
+    let again = read_runs(out).map_err(cannot_write)?.len() - done.len();
     cases.retain(|case| !done.contains(&case.id()));
     let guests = guest::needed(cases.iter().map(|case| &case.scheme), &options.program)?;
+    writer.begin(&bundle(options, guests.as_ref())).map_err(cannot_write)?;
     let here = |case: &&Case| case.scheme.guest_scheduler().is_none();
     if cases.iter().any(|case| here(&case)) {
         privilege::ensure()?;
@@ -109,6 +108,15 @@ pub fn run_sweep(options: &SweepOptions) -> Result<Vec<RunRecord>, LabError> {
     match failure {
         Some(failure) => Err(failure),
         None => writer.finish().and_then(|()| read_runs(out)).map_err(cannot_write),
+    }
+}
+
+/// What the runs are made with.
+fn bundle(options: &SweepOptions, guests: Option<&Guests>) -> Bundle {
+    let bundle = Bundle::of_sweep(&options.sweep, "lab", &options.version);
+    match guests {
+        Some(guests) => bundle.with_guests(&guests.kernel()),
+        None => bundle,
     }
 }
 

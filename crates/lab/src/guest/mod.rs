@@ -84,7 +84,7 @@ pub(crate) fn check(
 /// # Errors
 /// Those of [`Guests::find`].
 pub(crate) fn available(program: &Path) -> Result<String, LabError> {
-    Guests::find(program).map(|guests| guests.kernel.to_string())
+    Guests::find(program).map(|guests| guests.kernel())
 }
 
 /// What guests are made of, if one of the schemes runs in one.
@@ -111,6 +111,11 @@ impl Guests {
         Ok(Self { kernel, qemu, programs })
     }
 
+    /// The release of their kernel, with the key of its build.
+    pub(crate) fn kernel(&self) -> String {
+        self.kernel.to_string()
+    }
+
     /// Runs a plan in a guest of its own. `progress` hears the guest's time since t = 0.
     ///
     /// # Errors
@@ -123,7 +128,7 @@ impl Guests {
         progress: &mut dyn FnMut(Duration),
     ) -> Result<Told, LabError> {
         let told = machine::run(self, plan, stop, progress)?;
-        let record = RunRecord { guest_kernel: Some(self.kernel.to_string()), ..told.record };
+        let record = RunRecord { guest_kernel: Some(self.kernel()), ..told.record };
         Ok(Told { record, ..told })
     }
 }
