@@ -13,7 +13,7 @@ use crate::LabError;
 use crate::child::StopFlag;
 use crate::control;
 use crate::emulator::Cut;
-use crate::guest::{self, Guests, Told};
+use crate::guest::{self, Guests, Series};
 use crate::load::LoadMeter;
 use crate::player;
 use crate::privilege;
@@ -269,9 +269,9 @@ pub(crate) enum Done {
     /// Nothing: it failed.
     Failed,
     /// It ran on this kernel.
-    Here(Outcome),
+    Here(Box<Outcome>),
     /// It ran in a guest.
-    InGuest(Told),
+    InGuest(Series),
 }
 
 impl Done {
@@ -280,7 +280,7 @@ impl Done {
         match self {
             Self::Failed => Vec::new(),
             Self::Here(outcome) => record::samples(plan, outcome),
-            Self::InGuest(told) => told.samples().collect(),
+            Self::InGuest(series) => series.samples().collect(),
         }
     }
 }
@@ -294,7 +294,7 @@ fn run_in_guest(
     progress: &Progress,
 ) -> Result<(RunRecord, Done), LabError> {
     match guests.run(plan, stop, &mut |elapsed| progress.at(elapsed)) {
-        Ok(told) => Ok((told.record.clone(), Done::InGuest(told))),
+        Ok((record, series)) => Ok((record, Done::InGuest(series))),
         Err(LabError::Failed(message)) => Ok((record::record(plan, Err(message)), Done::Failed)),
         Err(error) => Err(error),
     }
@@ -331,7 +331,7 @@ pub(crate) fn run_valid(
         }
         let record = record::record(plan, Ok(&outcome));
         if record.is_valid() || attempt == RETRIES {
-            return Ok((record, Done::Here(outcome)));
+            return Ok((record, Done::Here(Box::new(outcome))));
         }
         let share = outcome.emulator.late_share();
         progress.line(&format!(

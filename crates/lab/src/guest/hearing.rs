@@ -51,7 +51,7 @@ pub(super) struct Hearing<'a> {
     plan: &'a Plan<'a>,
     /// How many bytes it may still say.
     left: usize,
-    record: Option<RunRecord>,
+    record: Option<Box<RunRecord>>,
     rows: Vec<Row>,
 }
 
@@ -63,7 +63,7 @@ pub(super) enum Heard {
     /// A part of the results.
     Part,
     /// All is there.
-    End(RunRecord, Vec<Row>),
+    End(Box<RunRecord>, Vec<Row>),
 }
 
 impl<'a> Hearing<'a> {
@@ -84,7 +84,7 @@ impl<'a> Hearing<'a> {
         })?;
         match word {
             Word::At(ms) => Ok(Heard::At(Duration::from_millis(ms))),
-            Word::Record(record) => self.record(*record),
+            Word::Record(record) => self.record(record),
             Word::Sample(time_s, path, metric, value) => self.row(time_s, path, &metric, value),
             Word::Failed(why) => Err(why.chars().take(500).collect()),
             Word::End => match self.record.take() {
@@ -94,12 +94,12 @@ impl<'a> Hearing<'a> {
         }
     }
 
-    fn record(&mut self, record: RunRecord) -> Result<Heard, String> {
+    fn record(&mut self, record: Box<RunRecord>) -> Result<Heard, String> {
         if self.record.is_some() {
             return Err("it gave two records".to_owned());
         }
-        if of_the_run(self.plan, record.clone()) != record {
-            let RunRecord { scenario, scheme, seed, .. } = record;
+        if of_the_run(self.plan, (*record).clone()) != *record {
+            let RunRecord { scenario, scheme, seed, .. } = *record;
             let whose: String = format!("{scenario} {scheme}").chars().take(80).collect();
             return Err(format!("it gave the record of another run: {whose}, seed {seed}"));
         }
@@ -217,7 +217,7 @@ mod tests {
         let mut hearing = Hearing::new(plan);
         for line in lines {
             if let Heard::End(record, rows) = hearing.hear(line)? {
-                return Ok(Some((record, rows.len())));
+                return Ok(Some((*record, rows.len())));
             }
         }
         Ok(None)

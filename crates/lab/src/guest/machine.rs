@@ -9,12 +9,13 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::fs::MemfdFlags;
+use weftline_scenario::RunRecord;
 
+use super::Guests;
 use super::archive::{self, Archive, PROGRAM};
-use super::hearing::{Heard, Hearing, complaint};
+use super::hearing::{Heard, Hearing, Row, complaint};
 use super::inside::{GUEST_COMMAND, REQUEST};
 use super::words::Request;
-use super::{Guests, Told};
 use crate::LabError;
 use crate::child::{Program, StopFlag};
 use crate::run::Plan;
@@ -67,7 +68,7 @@ pub(super) fn run(
     plan: &Plan<'_>,
     stop: &StopFlag,
     progress: &mut dyn FnMut(Duration),
-) -> Result<Told, LabError> {
+) -> Result<(RunRecord, Vec<Row>), LabError> {
     let mut guest = Program::start("the guest", command(guests, plan)?, stop)?;
     let mut hearing = Hearing::new(plan);
     loop {
@@ -89,7 +90,7 @@ pub(super) fn run(
                 guest.stop()?;
                 return match complaint(&guest.errors()) {
                     Some(_) => Err(failure(&mut guest, "its kernel complained", false)),
-                    None => Ok(Told { record, rows }),
+                    None => Ok((*record, rows)),
                 };
             }
             Err(what) => return Err(failure(&mut guest, &what, false)),

@@ -35,18 +35,14 @@ pub(crate) struct Guests {
     programs: Vec<u8>,
 }
 
-/// What came of a run in a guest.
+/// The series of a run in a guest.
 #[derive(Debug)]
-pub(crate) struct Told {
-    /// The record, with the guest's kernel.
-    pub(crate) record: RunRecord,
-    rows: Vec<Row>,
-}
+pub(crate) struct Series(Vec<Row>);
 
-impl Told {
-    /// The run's series.
+impl Series {
+    /// Its values.
     pub(crate) fn samples(&self) -> impl Iterator<Item = Sample<'_>> {
-        self.rows.iter().map(Row::sample)
+        self.0.iter().map(Row::sample)
     }
 }
 
@@ -116,7 +112,8 @@ impl Guests {
         self.kernel.to_string()
     }
 
-    /// Runs a plan in a guest of its own. `progress` hears the guest's time since t = 0.
+    /// Runs a plan in a guest of its own: the record and the series. `progress` hears the guest's time
+    /// since t = 0.
     ///
     /// # Errors
     /// [`LabError::Failed`] for a guest that fails, hangs, dies, complains or talks nonsense;
@@ -126,9 +123,9 @@ impl Guests {
         plan: &Plan<'_>,
         stop: &StopFlag,
         progress: &mut dyn FnMut(Duration),
-    ) -> Result<Told, LabError> {
-        let told = machine::run(self, plan, stop, progress)?;
-        let record = RunRecord { guest_kernel: Some(self.kernel()), ..told.record };
-        Ok(Told { record, ..told })
+    ) -> Result<(RunRecord, Series), LabError> {
+        let (record, rows) = machine::run(self, plan, stop, progress)?;
+        let record = RunRecord { guest_kernel: Some(self.kernel()), ..record };
+        Ok((record, Series(rows)))
     }
 }
