@@ -34,6 +34,23 @@ fn a_queue_that_grows_until_a_cut_shows_is_ours() {
     assert_eq!(world.hold.status().in_vain, 0);
 }
 
+/// What is told of each few milliseconds shows the same queue as what is told of now and then.
+#[test]
+fn a_queue_shows_however_often_it_is_told_of() {
+    for every_ms in [1, 2, 4, 7, 20] {
+        for noise_us in [0, 2_000, 4_000] {
+            let mut world = World::new(40.0, 40);
+            (world.every_ms, world.noise_us) = (every_ms, noise_us);
+            world.run(20_000);
+            world.rate /= 2.0;
+            world.run(10_000);
+            let (wait, part) = world.measure(20_000);
+            let said = format!("each {every_ms} ms, {noise_us} us of noise");
+            assert!(wait <= 45.0 && part >= 0.9, "{said}: {wait} {part}");
+        }
+    }
+}
+
 /// A radio that scans, or a cell that hands over: for a while each second or two all packets are late, whatever is
 /// sent. That is nothing to hold TCP back for, however often it comes.
 #[test]
@@ -463,7 +480,7 @@ proptest! {
         mbps in 1.0..400.0f64,
         way_ms in 2u64..300,
         longest in 0.05..1.0f64,
-        every_ms in 5u64..60,
+        every_ms in 2u64..60,
         ppm in -100i64..=100,
         noise_us in 0u64..4_000,
         ahead_us in -1_000_000_000i64..1_000_000_000_000,
@@ -489,7 +506,7 @@ proptest! {
         mbps in 1.0..400.0f64,
         way_ms in 2u64..300,
         longest in 0.05..1.0f64,
-        every_ms in 5u64..60,
+        every_ms in 2u64..60,
         noise_us in 0u64..4_000,
         (extra_ms, late_ms, calm_ms) in (20u64..200, 20u64..150, 850u64..2_000),
     ) {

@@ -102,12 +102,14 @@ pub(super) struct Told {
     rules: CallRules,
     /// When packets were sent, and how much longer than the least they were on their way, in microseconds.
     pub(super) recent: VecDeque<(Instant, u64)>,
+    /// When the last of them was sent. It may count with the one before.
+    newest: Instant,
     pub(super) marks: VecDeque<Mark>,
 }
 
 impl Told {
     pub(super) fn new(rules: CallRules) -> Self {
-        Self { rules, recent: VecDeque::new(), marks: VecDeque::new() }
+        Self { rules, recent: VecDeque::new(), newest: Instant::ZERO, marks: VecDeque::new() }
     }
 
     pub(super) fn clear(&mut self) {
@@ -137,6 +139,7 @@ impl Told {
             Some((at, queue)) if sent.since(*at) < together / 12 => *queue = queue_us.min(*queue),
             _ => self.recent.push_back((sent, queue_us)),
         }
+        self.newest = sent;
         while self.recent.len() > 2 && self.recent[1].0 + together <= sent {
             self.recent.pop_front();
         }
@@ -150,8 +153,8 @@ impl Told {
 
     /// How much longer than the least all packets have been on their way for a moment, in microseconds.
     pub(super) fn queue_us(&self) -> u64 {
-        let (Some(first), Some(last)) = (self.recent.front(), self.recent.back()) else { return 0 };
-        let is_long = self.recent.len() == 1 || last.0.since(first.0) >= self.rules.together;
+        let Some((first, _)) = self.recent.front() else { return 0 };
+        let is_long = self.recent.len() == 1 || self.newest.since(*first) >= self.rules.together;
         let least = self.recent.iter().map(|(_, queue)| *queue).min();
         least.filter(|_| is_long).unwrap_or(0)
     }
