@@ -118,6 +118,9 @@ enum Command {
         /// What to do, as JSON
         args: String,
     },
+    /// The first process of a guest of the lab, started by its kernel
+    #[command(name = weftline_lab::GUEST_COMMAND, hide = true)]
+    LabGuest,
     /// What restores the network after `up` or `serve`, started by it
     #[command(name = lifeline::COMMAND, hide = true)]
     UpJanitor {
@@ -176,6 +179,7 @@ fn obey(command: Command) -> Result<(), Failure> {
         Command::List { what } => list::run(what),
         Command::Generate(what) => generate::run(what, help::program()),
         Command::LabEndpoint { args } => lab::endpoint(&args),
+        Command::LabGuest => Ok(weftline_lab::run_guest()?),
         Command::UpJanitor { journal, sysctls } => {
             use lifeline::Left;
             lifeline::run(&journal, if sysctls { Left::Sysctls } else { Left::RulesAndSysctls })

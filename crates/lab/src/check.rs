@@ -9,6 +9,7 @@ use weftline_scenario::{Congestion, Scenario, Scheme};
 
 use crate::LabError;
 use crate::child::StopFlag;
+use crate::guest;
 use crate::mptcp;
 use crate::netns::Netns;
 use crate::privilege::{self, Privilege};
@@ -50,6 +51,10 @@ pub fn check() -> Result<(), LabError> {
     match mptcp::check_kernel() {
         Ok(()) => say(true, "kernel MPTCP", "there"),
         Err(error) => say(false, "kernel MPTCP", &format!("{error}")),
+    }
+    match guest::available(&program) {
+        Ok(kernel) => say(true, "guests with the patched kernel", &kernel),
+        Err(error) => say(false, "guests with the patched kernel", &error.to_string()),
     }
     check_congestions(&ns);
     for (name, about) in [

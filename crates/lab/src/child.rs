@@ -20,8 +20,9 @@ use crate::sys::process::{self, Ended, Usage};
 /// How often a wait looks whether the user wants to stop.
 const STOP_CHECK: Duration = Duration::from_millis(50);
 
-/// Most bytes kept of what a program says on its standard error: its last words.
-const ERROR_TAIL: usize = 4096;
+/// Most bytes kept of what a program says on its standard error: its last words. A kernel's complaint,
+/// where that is a guest's console, has 4 KB.
+const ERROR_TAIL: usize = 16 << 10;
 
 /// Longest line taken from a program's standard output (iperf3's report is one of 1 MB at most).
 const LINE_MAX: u64 = 64 << 20;
@@ -95,7 +96,8 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Starts `command` (made by [`crate::netns::Netns::command`], so that it dies with us).
+    /// Starts `command` (made by [`crate::netns::Netns::command`], or otherwise so that it leads its own
+    /// process group and dies with us).
     pub(crate) fn start(
         name: &str,
         mut command: Command,
@@ -196,6 +198,12 @@ impl Program {
 
     /// The last line it wrote to standard error.
     fn last_words(&mut self) -> String {
+        let text = self.errors();
+        text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("").trim().to_owned()
+    }
+
+    /// The end of what it wrote to standard error: all of that, if it has ended.
+    pub(crate) fn errors(&mut self) -> String {
         if self.ended.is_some()
             && let Some(reader) = self.error_reader.take()
         {
@@ -203,8 +211,7 @@ impl Program {
             let _ = reader.join();
         }
         let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
-        let text = String::from_utf8_lossy(errors.make_contiguous()).into_owned();
-        text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("").trim().to_owned()
+        String::from_utf8_lossy(errors.make_contiguous()).into_owned()
     }
 
     fn kill(&self) {

@@ -5,6 +5,9 @@
 //! simulator uses, too. Over these links the lab runs the kernel's TCP and MPTCP, our transport, or
 //! unmodified programs, and writes the same records as the simulator.
 //!
+//! Schemes of a patched kernel run in a guest: a virtual machine in which this program measures. That
+//! needs no rights.
+//!
 //! It needs root, or a user namespace in which `/dev/net/tun` is accessible. Nothing is left behind:
 //! namespaces and devices are held by file descriptors only, and child processes die with their parent.
 //!
@@ -29,6 +32,7 @@ mod control;
 pub mod emulator;
 pub mod endpoint;
 mod error;
+mod guest;
 mod iperf;
 mod load;
 mod mptcp;
@@ -53,6 +57,7 @@ pub use check::check;
 pub use child::StopFlag;
 pub use endpoint::{ENDPOINT_COMMAND, EndpointArgs, parse_endpoint_args, run_endpoint};
 pub use error::LabError;
+pub use guest::{GUEST_COMMAND, run_guest};
 pub use run::check_scenario;
 pub use series::{LabOptions, run_many};
 pub use shell::shell;

@@ -22,6 +22,23 @@ pub(crate) fn configure(testbed: &Testbed) -> Result<(), LabError> {
     Ok(())
 }
 
+/// Lets connections that are made from now on use the kernel's scheduler of that name.
+///
+/// # Errors
+/// [`LabError::NotPossible`] if the kernel has none of that name.
+pub(crate) fn set_scheduler(testbed: &Testbed, scheduler: &str) -> Result<(), LabError> {
+    for ns in [&testbed.client, &testbed.server] {
+        let set = ns.run(|| std::fs::write("/proc/sys/net/mptcp/scheduler", scheduler));
+        set.map_err(|error| {
+            LabError::not_possible(
+                format!("this kernel has no MPTCP scheduler '{scheduler}' ({error})"),
+                "use one with the patches: 'kernel/build'",
+            )
+        })?;
+    }
+    Ok(())
+}
+
 /// Whether this kernel has MPTCP.
 pub(crate) fn check_kernel() -> Result<(), LabError> {
     if std::path::Path::new("/proc/sys/net/mptcp").is_dir() {

@@ -20,7 +20,7 @@ pub(crate) fn record(plan: &Plan<'_>, outcome: Result<&Outcome, String>) -> RunR
 }
 
 /// `record` with what was run.
-fn named(plan: &Plan<'_>, record: RunRecord) -> RunRecord {
+pub(crate) fn named(plan: &Plan<'_>, record: RunRecord) -> RunRecord {
     let scenario = plan.scenario;
     RunRecord {
         schema: SCHEMA_VERSION,

@@ -143,8 +143,11 @@ impl Plan<'_> {
         });
         let testbed = Testbed::build(links.collect(), self.in_kernel, self.seed, start)?;
         testbed.set_receive_buffer(self.scenario.receive_buffer)?;
-        if matches!(self.scheme, Scheme::LinuxMptcp) {
+        if matches!(self.scheme, Scheme::LinuxMptcp | Scheme::LinuxGuest(_)) {
             mptcp::configure(&testbed)?;
+        }
+        if let Some(scheduler) = self.scheme.guest_scheduler() {
+            mptcp::set_scheduler(&testbed, scheduler)?;
         }
         let ours = |cut: &&Cut| testbed.names().contains(&cut.path);
         let cuts: Vec<Cut> = self.cuts.iter().filter(ours).cloned().collect();
@@ -199,7 +202,7 @@ impl Plan<'_> {
         };
         match self.scheme {
             Scheme::Single(_) => Ok(Transport::Tcp { server }),
-            Scheme::LinuxMptcp => Ok(Transport::Mptcp { server }),
+            Scheme::LinuxMptcp | Scheme::LinuxGuest(_) => Ok(Transport::Mptcp { server }),
             Scheme::Weft(scheduler) => weft(scheduler),
             Scheme::WeftSingle(_) => weft("single"),
             Scheme::Cotag { .. } | Scheme::Oracle | Scheme::PacketRoundRobin => {

@@ -5,14 +5,15 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use weftline_scenario::{
-    Bundle, Comparison, Congestion, ResultsError, ResultsWriter, RunRecord, Scenario, Scheme,
-    VideoRecord, Workload,
+    Bundle, Comparison, Congestion, ResultsError, ResultsWriter, RunRecord, Sample, Scenario,
+    Scheme, VideoRecord, Workload,
 };
 
 use crate::LabError;
 use crate::child::StopFlag;
 use crate::control;
 use crate::emulator::Cut;
+use crate::guest::{self, Guests, Series};
 use crate::load::LoadMeter;
 use crate::player;
 use crate::privilege;
@@ -79,7 +80,7 @@ impl LabOptions {
     }
 
     /// The results directory, ready for these runs.
-    fn writer(&self) -> Result<Option<ResultsWriter>, ResultsError> {
+    fn writer(&self, guests: Option<&Guests>) -> Result<Option<ResultsWriter>, ResultsError> {
         let Some(out) = &self.out else { return Ok(None) };
         let mut writer = ResultsWriter::open(out)?;
         let mut bundle = Bundle::of_runs(&self.scenario, &self.version);
@@ -87,6 +88,9 @@ impl LabOptions {
             // No record says that a path was cut.
             let cuts: Vec<String> = self.cuts.iter().map(Cut::to_string).collect();
             bundle = bundle.with_option("--cut", &cuts.join(" "));
+        }
+        if let Some(guests) = guests {
+            bundle = bundle.with_guests(&guests.kernel());
         }
         writer.begin(&bundle)?;
         Ok(Some(writer))
@@ -105,9 +109,8 @@ impl LabOptions {
 pub fn run_many(options: &LabOptions) -> Result<Vec<RunRecord>, LabError> {
     check_scenario(&options.scenario)?;
     refuse_model(&options.scenario.workload)?;
-    control::check(options.congestion)?;
     for scheme in &options.schemes {
-        scheme.check(&options.scenario).map_err(|error| LabError::Usage(error.to_string()))?;
+        check_scheme(scheme, &options.scenario, options.congestion)?;
     }
     for cut in &options.cuts {
         if options.scenario.path(&cut.path).is_none() {
@@ -120,10 +123,16 @@ pub fn run_many(options: &LabOptions) -> Result<Vec<RunRecord>, LabError> {
             return Err(LabError::Usage(message));
         }
     }
-    privilege::ensure()?;
-    let provided = control::provide(options.congestion)?;
+    let guests = guest::needed(options.schemes.iter(), &options.program)?;
+    // A guest's kernel is not this one: neither rights nor a congestion control are needed here.
+    let only_guests = options.schemes.iter().all(|scheme| scheme.guest_scheduler().is_some());
+    if !only_guests {
+        privilege::ensure()?;
+    }
+    let provided = (!only_guests).then(|| control::provide(options.congestion)).transpose()?;
+    let in_kernel = provided.as_ref().map_or(options.congestion.name(), |there| &there.kernel_name);
     let stop = StopFlag::on_signals()?;
-    let mut writer = options.writer().map_err(cannot_write)?;
+    let mut writer = options.writer(guests.as_ref()).map_err(cannot_write)?;
     let progress = Progress::new(options.schemes.len() * options.repeat as usize, options.quiet);
     let control = play_controls(&options.scenario.workload, 1, &stop, &progress)?;
     let mut records = Vec::new();
@@ -133,19 +142,19 @@ pub fn run_many(options: &LabOptions) -> Result<Vec<RunRecord>, LabError> {
                 scenario: &options.scenario,
                 scheme,
                 congestion: options.congestion,
-                in_kernel: &provided.kernel_name,
+                in_kernel,
                 tls: options.tls,
                 seed: options.seed + repeat,
                 cuts: &options.cuts,
                 version: &options.version,
                 program: &options.program,
             };
-            let (mut record, outcome) = run_valid(&plan, records.len(), true, &stop, &progress)?;
+            let guests = guests.as_ref();
+            let (mut record, done) =
+                run_valid(&plan, guests, records.len(), true, &stop, &progress)?;
             player::with_control(&mut record, control.as_ref());
-            let samples = outcome.iter().flat_map(|outcome| record::samples(&plan, outcome));
             if let Some(writer) = &mut writer {
-                let samples: Vec<_> = samples.collect();
-                writer.write_run(&record, &samples).map_err(cannot_write)?;
+                writer.write_run(&record, &done.samples(&plan)).map_err(cannot_write)?;
             }
             if options.json {
                 print_json(&record)?;
@@ -163,6 +172,19 @@ pub fn run_many(options: &LabOptions) -> Result<Vec<RunRecord>, LabError> {
         ignore_closed_pipe(writeln!(io::stdout(), "{table}"))?;
     }
     Ok(records)
+}
+
+/// Refuses a scheme that cannot run, before anything is run.
+pub(crate) fn check_scheme(
+    scheme: &Scheme,
+    scenario: &Scenario,
+    congestion: Congestion,
+) -> Result<(), LabError> {
+    scheme.check(scenario).map_err(|error| LabError::Usage(error.to_string()))?;
+    match scheme.guest_scheduler() {
+        Some(_) => guest::check(scheme, scenario, congestion),
+        None => control::check(congestion),
+    }
 }
 
 /// Refuses the simulator's model of a player.
@@ -241,16 +263,58 @@ fn medians(controls: &[VideoRecord]) -> VideoRecord {
     }
 }
 
-/// Runs until the emulator was in time, [`RETRIES`] times more at most. Says what other programs
-/// took of the machine if this run should be `alone`.
+/// What there is of a run besides its record.
+#[derive(Debug)]
+pub(crate) enum Done {
+    /// Nothing: it failed.
+    Failed,
+    /// It ran on this kernel.
+    Here(Box<Outcome>),
+    /// It ran in a guest.
+    InGuest(Series),
+}
+
+impl Done {
+    /// The run's series.
+    pub(crate) fn samples<'a>(&'a self, plan: &'a Plan<'a>) -> Vec<Sample<'a>> {
+        match self {
+            Self::Failed => Vec::new(),
+            Self::Here(outcome) => record::samples(plan, outcome),
+            Self::InGuest(series) => series.samples().collect(),
+        }
+    }
+}
+
+/// Runs a plan in a guest. Its links are never late for what else the host does, so that nothing would
+/// change if it ran again.
+fn run_in_guest(
+    plan: &Plan<'_>,
+    guests: &Guests,
+    stop: &StopFlag,
+    progress: &Progress,
+) -> Result<(RunRecord, Done), LabError> {
+    match guests.run(plan, stop, &mut |elapsed| progress.at(elapsed)) {
+        Ok((record, series)) => Ok((record, Done::InGuest(series))),
+        Err(LabError::Failed(message)) => Ok((record::record(plan, Err(message)), Done::Failed)),
+        Err(error) => Err(error),
+    }
+}
+
+/// Runs until the emulator was in time, [`RETRIES`] times more at most; a scheme of `guests` once, in
+/// one of them. Says what other programs took of the machine if this run should be `alone`.
 pub(crate) fn run_valid(
     plan: &Plan<'_>,
+    guests: Option<&Guests>,
     run: usize,
     alone: bool,
     stop: &StopFlag,
     progress: &Progress,
-) -> Result<(RunRecord, Option<Outcome>), LabError> {
+) -> Result<(RunRecord, Done), LabError> {
     let name = format!("{} {}", plan.scenario.name, plan.scheme);
+    if let Some(guests) = guests.filter(|_| plan.scheme.guest_scheduler().is_some()) {
+        progress.begin(run, &name, plan.scenario.duration);
+        return run_in_guest(plan, guests, stop, progress);
+    }
     for attempt in 0.. {
         progress.begin(run, &name, plan.scenario.duration);
         let load = LoadMeter::start();
@@ -258,7 +322,7 @@ pub(crate) fn run_valid(
             Ok(outcome) => outcome,
             // The scheme, or a program of it, failed: that is a result.
             Err(LabError::Failed(message)) => {
-                return Ok((record::record(plan, Err(message)), None));
+                return Ok((record::record(plan, Err(message)), Done::Failed));
             }
             Err(error) => return Err(error),
         };
@@ -267,7 +331,7 @@ pub(crate) fn run_valid(
         }
         let record = record::record(plan, Ok(&outcome));
         if record.is_valid() || attempt == RETRIES {
-            return Ok((record, Some(outcome)));
+            return Ok((record, Done::Here(Box::new(outcome))));
         }
         let share = outcome.emulator.late_share();
         progress.line(&format!(

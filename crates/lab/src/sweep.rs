@@ -13,13 +13,14 @@ use weftline_scenario::{
 use crate::LabError;
 use crate::child::StopFlag;
 use crate::control::{self, Provided};
+use crate::guest::{self, Guests};
 use crate::player;
 use crate::privilege;
 use crate::progress::Progress;
-use crate::record;
 use crate::run::{Plan, check_scenario};
 use crate::series::{
-    SPACING, cannot_write, play_controls, print_json, refuse_model, run_valid, summary, wait_until,
+    SPACING, cannot_write, check_scheme, play_controls, print_json, refuse_model, run_valid,
+    summary, wait_until,
 };
 
 /// The most runs side by side: each has an emulator that wants to be on time.
@@ -55,11 +56,6 @@ pub fn run_sweep(options: &SweepOptions) -> Result<Vec<RunRecord>, LabError> {
     if !(1..=JOBS_MAX).contains(jobs) {
         return Err(LabError::Usage(format!("--jobs: 1 to {JOBS_MAX}")));
     }
-    let mut writer = ResultsWriter::open(out).map_err(cannot_write)?;
-    let bundle = Bundle::of_sweep(sweep, "lab", &options.version);
-    writer.begin(&bundle).map_err(cannot_write)?;
-    let done = writer.done().map_err(cannot_write)?;
-    let again = read_runs(out).map_err(cannot_write)?.len() - done.len();
     let mut cases = Vec::new();
     for case in sweep.cases() {
         let case = case.map_err(|error| LabError::Usage(error.to_string()))?;
@@ -67,8 +63,16 @@ pub fn run_sweep(options: &SweepOptions) -> Result<Vec<RunRecord>, LabError> {
         cases.push(case);
     }
     let before = cases.len();
+    let mut writer = ResultsWriter::open(out).map_err(cannot_write)?;
+    let done = writer.done().map_err(cannot_write)?;
+    let again = read_runs(out).map_err(cannot_write)?.len() - done.len();
     cases.retain(|case| !done.contains(&case.id()));
-    privilege::ensure()?;
+    let guests = guest::needed(cases.iter().map(|case| &case.scheme), &options.program)?;
+    writer.begin(&bundle(options, guests.as_ref())).map_err(cannot_write)?;
+    let here = |case: &&Case| case.scheme.guest_scheduler().is_none();
+    if cases.iter().any(|case| here(&case)) {
+        privilege::ensure()?;
+    }
     let stop = StopFlag::on_signals()?;
     let progress = Progress::new(cases.len(), options.quiet);
     if cases.len() < before {
@@ -79,7 +83,8 @@ pub fn run_sweep(options: &SweepOptions) -> Result<Vec<RunRecord>, LabError> {
         let out = out.display();
         progress.line(&format!("{out}: {again} more failed or are invalid and are done again"));
     }
-    let provided = control::provide_all(cases.iter().map(|case| case.congestion))?;
+    let provided = cases.iter().filter(here).map(|case| case.congestion);
+    let provided = control::provide_all(provided)?;
     let controls = controls(&cases, *jobs, &stop, &progress)?;
     cases.reverse();
     let room = Room {
@@ -88,6 +93,7 @@ pub fn run_sweep(options: &SweepOptions) -> Result<Vec<RunRecord>, LabError> {
         progress: &progress,
         controls: &controls,
         provided: &provided,
+        guests: guests.as_ref(),
     };
     let (failure, next_start) = (None, Instant::now());
     let state = Mutex::new(State { cases, next_start, writer, failure, finished: 0 });
@@ -105,12 +111,20 @@ pub fn run_sweep(options: &SweepOptions) -> Result<Vec<RunRecord>, LabError> {
     }
 }
 
+/// What the runs are made with.
+fn bundle(options: &SweepOptions, guests: Option<&Guests>) -> Bundle {
+    let bundle = Bundle::of_sweep(&options.sweep, "lab", &options.version);
+    match guests {
+        Some(guests) => bundle.with_guests(&guests.kernel()),
+        None => bundle,
+    }
+}
+
 /// Refuses what the lab cannot run before anything runs.
 fn check(case: &Case) -> Result<(), LabError> {
     check_scenario(&case.scenario)?;
     refuse_model(&case.scenario.workload)?;
-    control::check(case.congestion)?;
-    case.scheme.check(&case.scenario).map_err(|error| LabError::Usage(error.to_string()))
+    check_scheme(&case.scheme, &case.scenario, case.congestion)
 }
 
 /// What each player that occurs discards without links, by workload and clip.
@@ -172,7 +186,9 @@ struct Room<'a> {
     stop: &'a StopFlag,
     progress: &'a Progress,
     controls: &'a BTreeMap<String, VideoRecord>,
+    /// The congestion controls of this kernel. A guest has its own.
     provided: &'a BTreeMap<Congestion, Provided>,
+    guests: Option<&'a Guests>,
 }
 
 impl Room<'_> {
@@ -193,11 +209,12 @@ impl Room<'_> {
     }
 
     fn run(&self, case: &Case, state: &Mutex<State>) -> Result<(), LabError> {
+        let provided = self.provided.get(&case.congestion);
         let plan = Plan {
             scenario: &case.scenario,
             scheme: &case.scheme,
             congestion: case.congestion,
-            in_kernel: &self.provided[&case.congestion].kernel_name,
+            in_kernel: provided.map_or(case.congestion.name(), |there| &there.kernel_name),
             seed: case.seed,
             tls: false,
             cuts: &[],
@@ -206,12 +223,12 @@ impl Room<'_> {
         };
         let at = lock(state).finished;
         let alone = self.options.jobs == 1;
-        let (mut record, outcome) = run_valid(&plan, at, alone, self.stop, self.progress)?;
+        let (mut record, done) =
+            run_valid(&plan, self.guests, at, alone, self.stop, self.progress)?;
         record.case.clone_from(&case.case);
         let control = self.controls.get(&control_name(&case.scenario.workload));
         player::with_control(&mut record, control);
-        let samples: Vec<_> =
-            outcome.iter().flat_map(|outcome| record::samples(&plan, outcome)).collect();
+        let samples = done.samples(&plan);
         let mut state = lock(state);
         state.writer.write_run(&record, &samples).map_err(cannot_write)?;
         state.finished += 1;

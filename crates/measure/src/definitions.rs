@@ -163,6 +163,11 @@ pub const DEFINITIONS: &[Definition] = &[
         "",
         "`late_over_1ms_share` of the packets, and whether that is small enough: `valid` (lab)",
     ),
+    of(
+        "guest_kernel",
+        "",
+        "release of the kernel that the scheme ran in, with the key of its build (lab, schemes in a guest)",
+    ),
     of("digest", "", "of the run's events (simulator)"),
     of("version", "", "of the program, with the commit"),
 ];
@@ -220,6 +225,7 @@ mod tests {
             case: [(String::new(), String::new())].into(),
             events: Some(1),
             emulator: Some(EmulatorRecord::default()),
+            guest_kernel: Some(String::new()),
             digest: Some(String::new()),
             ..RunRecord::default()
         }

@@ -89,11 +89,12 @@ fn sweeps() -> PyResult<Vec<(String, String)>> {
     SWEEPS.iter().map(about).collect()
 }
 
-/// Name and description of each scheme.
+/// Name and description of each scheme that the simulator has.
 #[pyfunction]
 fn schemes() -> Vec<(String, String)> {
     let is_own = |scheme: &SchemeInfo| scheme.name.starts_with(own::PREFIX);
-    let all = Scheme::all().filter(|scheme| !is_own(scheme));
+    let in_guest = |scheme: &SchemeInfo| Scheme::guest_schemes().any(|guest| guest == *scheme);
+    let all = Scheme::all().filter(|scheme| !is_own(scheme) && !in_guest(scheme));
     all.map(|scheme| (scheme.name.to_owned(), scheme.about.to_owned())).collect()
 }
 

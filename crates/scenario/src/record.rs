@@ -103,6 +103,10 @@ pub struct RunRecord {
     /// How well the lab's emulator kept time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub emulator: Option<EmulatorRecord>,
+    /// The kernel of the guest that it ran in, with the key of its build: `6.12.117
+    /// (19174e282073685d)`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guest_kernel: Option<String>,
     /// A digest of the run's events (simulator).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,

@@ -19,6 +19,9 @@ pub enum Scheme {
         /// Whether all packets are combinations, as in the paper, and not only redundant ones.
         dense: bool,
     },
+    /// The MPTCP of a patched kernel in a guest, with the scheduler of that name in that kernel (lab
+    /// only): one of [`guest_schemes`](Self::guest_schemes).
+    LinuxGuest(&'static str),
     /// Linux's own MPTCP with its default scheduler (lab: the running kernel's).
     LinuxMptcp,
     /// Our transport, where the simulator lets each segment go where it would be there first: a
@@ -46,10 +49,36 @@ pub struct SchemeInfo {
 const SINGLE: &str = "single:";
 const WEFT_SINGLE: &str = "weft-single:";
 const LINUX_MPTCP: &str = "linux-mptcp";
+const LINUX: &str = "linux-";
 const COTAG: &str = "cotag";
 const COTAG_DENSE: &str = "cotag-dense";
 const ORACLE: &str = "oracle";
 const PACKET_ROUND_ROBIN: &str = "packet-round-robin";
+
+/// The schedulers of the patched kernel, which `kernel/` builds, and what each is.
+const LINUX_GUEST: [(&str, SchemeInfo); 3] = [
+    (
+        "default",
+        SchemeInfo {
+            name: "linux-default",
+            about: "MPTCP of the patched kernel in a guest with its default scheduler (lab only)",
+        },
+    ),
+    (
+        "forward",
+        SchemeInfo {
+            name: "linux-forward",
+            about: "the same with admission by congestion window and early reinjection (lab only)",
+        },
+    ),
+    (
+        "fbdt",
+        SchemeInfo {
+            name: "linux-fbdt",
+            about: "the same, each window of data sent from both of its ends (lab only)",
+        },
+    ),
+];
 
 /// The scheduler under [`Scheme::WeftSingle`], which is no scheme without its path.
 const ONE_PATH: &str = "single";
@@ -79,7 +108,21 @@ impl Scheme {
         ];
         let others = others.into_iter().map(|(name, about)| SchemeInfo { name, about });
         let ours = scheduler::all().filter(|entry| entry.name != ONE_PATH);
-        others.chain(ours.map(|entry| SchemeInfo { name: entry.name, about: entry.about }))
+        let ours = ours.map(|entry| SchemeInfo { name: entry.name, about: entry.about });
+        others.chain(Self::guest_schemes()).chain(ours)
+    }
+
+    /// Those that run in a guest with a patched kernel, and so in the lab alone.
+    pub fn guest_schemes() -> impl Iterator<Item = SchemeInfo> {
+        LINUX_GUEST.into_iter().map(|(_, info)| info)
+    }
+
+    /// The kernel's scheduler under it, if it runs in a guest with a patched kernel.
+    pub fn guest_scheduler(&self) -> Option<&'static str> {
+        match self {
+            Self::LinuxGuest(scheduler) => Some(scheduler),
+            _ => None,
+        }
     }
 
     /// The one path the scheme uses, if it uses only one.
@@ -99,6 +142,7 @@ impl Scheme {
     pub fn scheduler(&self) -> Option<&'static str> {
         match self {
             Self::Cotag { .. }
+            | Self::LinuxGuest(_)
             | Self::LinuxMptcp
             | Self::Oracle
             | Self::PacketRoundRobin
@@ -125,6 +169,7 @@ impl fmt::Display for Scheme {
         match self {
             Self::Cotag { dense: false } => f.write_str(COTAG),
             Self::Cotag { dense: true } => f.write_str(COTAG_DENSE),
+            Self::LinuxGuest(scheduler) => write!(f, "{LINUX}{scheduler}"),
             Self::LinuxMptcp => f.write_str(LINUX_MPTCP),
             Self::Oracle => f.write_str(ORACLE),
             Self::PacketRoundRobin => f.write_str(PACKET_ROUND_ROBIN),
@@ -146,6 +191,9 @@ impl FromStr for Scheme {
             ORACLE => return Ok(Self::Oracle),
             PACKET_ROUND_ROBIN => return Ok(Self::PacketRoundRobin),
             _ => {}
+        }
+        if let Some((scheduler, _)) = LINUX_GUEST.iter().find(|(_, info)| info.name == text) {
+            return Ok(Self::LinuxGuest(scheduler));
         }
         let path = |prefix| text.strip_prefix(prefix).filter(|path| !path.is_empty());
         if let Some(path) = path(SINGLE) {
@@ -235,6 +283,8 @@ mod tests {
         }
         assert_eq!("single:wigig".parse(), Ok(Scheme::Single("wigig".to_owned())));
         assert_eq!("fbdt".parse(), Ok(Scheme::FBDT));
+        let guest = "linux-fbdt".parse::<Scheme>().unwrap();
+        assert_eq!((guest.guest_scheduler(), guest.scheduler()), (Some("fbdt"), None));
         assert_eq!(Scheme::WeftSingle("wifi".to_owned()).scheduler(), Some("single"));
     }
 
@@ -249,12 +299,12 @@ mod tests {
 
     #[test]
     fn unknown_names_list_the_known() {
-        for bad in ["", "single", "single:", "FBDT", "fbdt:wifi"] {
+        for bad in ["", "single", "single:", "FBDT", "fbdt:wifi", "linux-", "linux-earliest"] {
             let error = bad.parse::<Scheme>().unwrap_err().to_string();
             assert!(
                 error.contains(
                     "weft-single:<path>, linux-mptcp, cotag, cotag-dense, packet-round-robin, oracle, \
-                     fbdt"
+                     linux-default, linux-forward, linux-fbdt, fbdt"
                 ),
                 "{error}"
             );

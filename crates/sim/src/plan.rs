@@ -325,6 +325,13 @@ fn gateway_plan(scenario: &Scenario, flows: &[Flow]) -> Result<Option<GatewayPla
 }
 
 fn flow_plan(scenario: &Scenario, flow: &Flow, seed: u64) -> Result<FlowPlan, SimError> {
+    if let Some(scheduler) = flow.scheme.guest_scheduler() {
+        return Err(SimError::WrongUse(format!(
+            "the simulator has no scheme '{}': it is the scheduler {scheduler} of a real, patched \
+             kernel; use 'weftline lab run'",
+            flow.scheme
+        )));
+    }
     let workload = scenario.offered(flow.workload, seed);
     let is_oracle = matches!(flow.scheme, Scheme::Oracle);
     let mut settings = scenario.scheduler.clone();

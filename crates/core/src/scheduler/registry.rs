@@ -33,8 +33,16 @@ pub const REGISTRY: &[Entry] = &[
 static REGISTERED: Registered<Entry> = Registered::new();
 
 /// Names of other schemes, that a scheduler of such a name could not be told from in scenarios and results.
-pub const RESERVED: [&str; 5] =
-    ["linux-mptcp", "cotag", "cotag-dense", "packet-round-robin", "oracle"];
+pub const RESERVED: [&str; 8] = [
+    "linux-mptcp",
+    "linux-default",
+    "linux-forward",
+    "linux-fbdt",
+    "cotag",
+    "cotag-dense",
+    "packet-round-robin",
+    "oracle",
+];
 
 /// A scheduler that cannot be registered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -56,6 +56,13 @@ pub(crate) fn tie_to_us(command: &mut Command, ns: Arc<OwnedFd>) {
     unsafe { command.pre_exec(prepare) };
 }
 
+/// Makes the child of `command` be killed when the thread that spawns it ends, which must outlive it.
+pub(crate) fn die_with_us(command: &mut Command) {
+    let parent = rustix::process::getpid();
+    // SAFETY: between fork and exec the closure makes only system calls: no allocation, no lock.
+    unsafe { command.pre_exec(move || die_with(parent)) };
+}
+
 /// Makes the child of `command` keep `file`, under the number that it has here.
 pub(crate) fn hand_down(command: &mut Command, file: OwnedFd) {
     let keep = move || {

@@ -56,26 +56,37 @@ pub(crate) fn mptcp_subflows(
     const ADDRESSES: usize = 2 * size_of::<libc::sockaddr_storage>();
     let addresses = subflow_array(socket, MPTCP_SUBFLOW_ADDRS, ADDRESSES)?;
     let infos = subflow_array(socket, MPTCP_TCPINFO, size_of::<libc::tcp_info>())?;
-    let infos = infos.chunks_exact(size_of::<libc::tcp_info>()).map(parse_tcp_info);
+    let infos = infos.iter().map(|info| parse_tcp_info(info));
     let subflow = |(addresses, info): (&[u8], TcpInfo)| {
         let (local, remote) = addresses.split_at(ADDRESSES / 2);
         Some((parse_address(local)?, parse_address(remote)?, info))
     };
-    Ok(addresses.chunks_exact(ADDRESSES).zip(infos).filter_map(subflow).collect())
+    Ok(addresses.iter().map(Vec::as_slice).zip(infos).filter_map(subflow).collect())
 }
 
-/// Reads an option that gives one element of `size` bytes per subflow, behind a
-/// `struct mptcp_subflow_data` that says how large an element may be and how many there are.
-fn subflow_array(socket: BorrowedFd<'_>, option: libc::c_int, size: usize) -> io::Result<Vec<u8>> {
-    const HEADER: usize = 16;
-    let mut bytes = vec![0; HEADER + SUBFLOWS_MAX * size];
-    bytes[..4].copy_from_slice(&(HEADER as u32).to_ne_bytes());
+/// Bytes of a `struct mptcp_subflow_data`.
+const SUBFLOW_DATA: usize = 16;
+
+/// Reads an option that gives one element per subflow, of at most `size` bytes.
+fn subflow_array(
+    socket: BorrowedFd<'_>,
+    option: libc::c_int,
+    size: usize,
+) -> io::Result<Vec<Vec<u8>>> {
+    let mut bytes = vec![0; SUBFLOW_DATA + SUBFLOWS_MAX * size];
+    bytes[..4].copy_from_slice(&(SUBFLOW_DATA as u32).to_ne_bytes());
     bytes[12..16].copy_from_slice(&(size as u32).to_ne_bytes());
     get_option(socket, SOL_MPTCP, option, &mut bytes)?;
-    let count = (field_u32(&bytes, 4) as usize).min(SUBFLOWS_MAX);
-    bytes.truncate(HEADER + count * size);
-    bytes.drain(..HEADER);
-    Ok(bytes)
+    Ok(elements(&bytes))
+}
+
+/// The elements behind a `struct mptcp_subflow_data`, which says how many there are and how long each is:
+/// a kernel that is older than our structures has shorter ones.
+fn elements(bytes: &[u8]) -> Vec<Vec<u8>> {
+    let count = (field_u32(bytes, 4) as usize).min(SUBFLOWS_MAX);
+    let size = (field_u32(bytes, 12) as usize).max(1);
+    let elements = bytes.get(SUBFLOW_DATA..).unwrap_or_default().chunks_exact(size);
+    elements.take(count).map(<[u8]>::to_vec).collect()
 }
 
 /// The fields we use of a `struct tcp_info` as long as this kernel fills it.
@@ -134,4 +145,23 @@ fn get_option(
         return Err(io::Error::last_os_error());
     }
     Ok((length as usize).min(bytes.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a kernel answers that was asked for elements of more bytes than it has.
+    #[test]
+    fn elements_are_as_long_as_the_kernel_says() {
+        let header = |count: u32, size: u32| {
+            [SUBFLOW_DATA as u32, count, size, size].map(u32::to_ne_bytes).concat()
+        };
+        let mut bytes = header(2, 6);
+        bytes.extend(b"first second and what was never written");
+        assert_eq!(elements(&bytes), [b"first ".to_vec(), b"second".to_vec()]);
+        assert_eq!(elements(&header(2, 0)), Vec::<Vec<u8>>::new());
+        assert_eq!(elements(&header(u32::MAX, u32::MAX)), Vec::<Vec<u8>>::new());
+        assert_eq!(elements(&[]), Vec::<Vec<u8>>::new());
+    }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use weftline_lab::{ENDPOINT_COMMAND, LabError, LabOptions};
+use weftline_lab::{ENDPOINT_COMMAND, GUEST_COMMAND, LabError, LabOptions};
 use weftline_scenario::Scenario;
 
 fn main() -> ExitCode {
@@ -12,6 +12,7 @@ fn main() -> ExitCode {
         [ENDPOINT_COMMAND, text] => {
             weftline_lab::parse_endpoint_args(text).and_then(weftline_lab::run_endpoint)
         }
+        [GUEST_COMMAND] => weftline_lab::run_guest(),
         ["run", scenario, scheme] => run(scenario, scheme),
         _ => Err(LabError::Usage("run SCENARIO SCHEME".to_owned())),
     };

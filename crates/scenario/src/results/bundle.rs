@@ -141,6 +141,15 @@ impl Bundle {
         self
     }
 
+    /// With where its runs are made: partly in guests with that kernel.
+    #[must_use]
+    pub fn with_guests(mut self, kernel: &str) -> Self {
+        for made in &mut self.manifest.made {
+            made.kernel = format!("{}, guests Linux {kernel}", made.kernel);
+        }
+        self
+    }
+
     fn add(&mut self, name: &str, text: String, copy: String) {
         let entry = Entry { name: name.to_owned(), sha256: sha256(&text), copy };
         if !self.manifest.files.contains(&entry) {

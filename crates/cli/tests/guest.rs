@@ -1,0 +1,214 @@
+//! Schemes that run in a guest with another kernel: what is missing is said before anything runs, and a
+//! guest that fails is a failed run. A program of a few lines stands in for QEMU here; the real one, with
+//! a real kernel, is in `make test-lab`.
+#![cfg(target_arch = "x86_64")]
+#![allow(clippy::unwrap_used, reason = "test code")]
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use common::{PATIENCE, weftline};
+use weftline_judged::verdict;
+use weftline_scenario::RunRecord;
+
+/// A run of a tenth of a second.
+const RUN: [&str; 9] =
+    ["lab", "run", "bond", "--duration", "100ms", "--warmup", "0s", "--json", "--scheme"];
+
+/// A command that finds no image but what a test puts into `home`.
+fn in_home(home: &Path, args: &[&str]) -> Command {
+    let mut command = weftline(args);
+    command.env("HOME", home).env_remove("WEFTLINE_KERNEL").env_remove("WEFTLINE_KERNEL_CACHE");
+    command
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn without_an_image_it_is_said_how_to_build_one() {
+    let home = tempfile::tempdir().unwrap();
+    let out = home.path().join("out");
+    for (variable, words) in [
+        ("", "there is no patched kernel for guests in "),
+        ("WEFTLINE_KERNEL_CACHE", "there is no patched kernel for guests in /nonesuch;"),
+        ("WEFTLINE_KERNEL", "WEFTLINE_KERNEL: /nonesuch cannot be read"),
+    ] {
+        let run = [&RUN[..], &["single:dsl,linux-fbdt", "--out", out.to_str().unwrap()]].concat();
+        let mut command = in_home(home.path(), &run);
+        // So that QEMU is not what is missing first.
+        with_qemu(&mut command, home.path(), "exit 9");
+        if !variable.is_empty() {
+            command.env(variable, "/nonesuch");
+        }
+        let output = command.output().unwrap();
+        let said = said(&output);
+        assert_eq!(output.status.code(), Some(3), "{said}");
+        assert!(said.contains(words) && said.contains("'kernel/build'"), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(!out.exists(), "nothing was begun");
+    }
+}
+
+#[test]
+fn what_a_guest_cannot_run_is_refused() {
+    let home = tempfile::tempdir().unwrap();
+    for (args, words) in [
+        (
+            &["--workload", "iperf3"][..],
+            "scheme 'linux-forward': its guest has the lab's own sender",
+        ),
+        (&["--workload", "vlc"], "scheme 'linux-forward': its guest has the lab's own sender"),
+        (&["--congestion", "lia"], "its guest has no congestion control 'lia'; give --congestion"),
+    ] {
+        let run = [&RUN[..], &["linux-forward"], args].concat();
+        let output = in_home(home.path(), &run).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+        assert!(said(&output).contains(words), "{}", said(&output));
+    }
+    let output = weftline(&["sim", "run", "bond", "--scheme", "linux-default"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let words =
+        "the simulator has no scheme 'linux-default': it is the scheduler default of a real";
+    assert!(said(&output).contains(words), "{}", said(&output));
+    let output = weftline(&["lab-guest"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said(&output).contains("this is for a guest's kernel"), "{}", said(&output));
+}
+
+/// Lets `command` find a script in place of QEMU.
+fn with_qemu(command: &mut Command, dir: &Path, script: &str) {
+    let qemu = dir.join("qemu-system-x86_64");
+    fs::write(&qemu, format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs::set_permissions(&qemu, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let paths = std::iter::once(dir.to_owned()).chain(std::env::split_paths(&path));
+    command.env("PATH", std::env::join_paths(paths).unwrap());
+}
+
+/// A command that would boot a guest, and does what the script says instead.
+fn faked(dir: &Path, script: &str, args: &[&str]) -> Command {
+    // What of a kernel is looked at before it is booted: its header.
+    let mut image = vec![0; 0x300];
+    image[0x1fe..0x200].copy_from_slice(b"\x55\xaa");
+    image[0x202..0x206].copy_from_slice(b"HdrS");
+    image[0x20e] = 0x80;
+    image[0x280..0x28a].copy_from_slice(b"6.12.0 (x)");
+    let kernel = dir.join("kernel");
+    fs::write(&kernel, image).unwrap();
+    let mut command = in_home(dir, args);
+    command.env("WEFTLINE_KERNEL", kernel);
+    with_qemu(&mut command, dir, script);
+    command
+}
+
+#[test]
+fn a_guest_that_fails_is_a_failed_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = [&RUN[..], &["linux-fbdt"]].concat();
+    for (script, error) in [
+        (
+            "echo 'no such machine' >&2; exit 1",
+            "it ended before it was through; its console: no such",
+        ),
+        (
+            "echo 'Kernel panic - not syncing: x' >&2; echo more >&2",
+            "through; its console: Kernel panic",
+        ),
+        ("echo garbage; exec sleep 1000", "the guest: it said what cannot be read: 'garbage'"),
+        ("echo '\"end\"'; exec sleep 1000", "the guest: it ended without a record"),
+        (
+            "echo '{\"at\":200}'; echo '{\"failed\":\"no TUN\"}'; exec sleep 1000",
+            "the guest: no TUN",
+        ),
+        ("yes '{\"at\":1}'", "the guest: it said more than a run has to say"),
+        ("head -c 3000000 /dev/zero | tr '\\0' x; echo", "it said more than a run has to say"),
+    ] {
+        let output = faked(dir.path(), script, &run).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{script}: {}", said(&output));
+        let line = String::from_utf8(output.stdout).unwrap();
+        let record: RunRecord = serde_json::from_str(&line).unwrap();
+        assert_eq!((record.scheme.as_str(), record.completed), ("linux-fbdt", false));
+        let why = record.error.unwrap();
+        assert!(why.contains(error) && why.len() < 400, "{script}: {why}");
+        assert!(record.guest_kernel.is_none() && record.goodput_mbps.is_none());
+    }
+}
+
+#[test]
+fn a_guest_ends_with_whoever_started_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = [&RUN[..], &["linux-fbdt"]].concat();
+    for signal in ["INT", "TERM", "KILL"] {
+        let number = dir.path().join(signal);
+        let script = format!("echo $$ >{}.new; mv {0}.new {0}; exec sleep 1000", number.display());
+        let mut lab = faked(dir.path(), &script, &run).spawn().unwrap();
+        let guest = wait_for(|| fs::read_to_string(&number).ok());
+        let runs = || is_running(guest.trim());
+        assert!(runs());
+        let status = Command::new("kill").args(["-s", signal, &lab.id().to_string()]).status();
+        assert!(status.unwrap().success());
+        assert!(!lab.wait().unwrap().success());
+        wait_for(|| (!runs()).then_some(()));
+    }
+    let left = fs::read_dir(dir.path()).unwrap().count();
+    assert_eq!(left, 5, "the numbers, the kernel and the script, and nothing else");
+}
+
+/// Whether a process runs (a zombie does not).
+fn is_running(process: &str) -> bool {
+    let state = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    state.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with(['Z', 'X']))
+}
+
+fn wait_for<T>(mut there: impl FnMut() -> Option<T>) -> T {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        if let Some(it) = there() {
+            return it;
+        }
+        assert!(Instant::now() < until, "waited too long");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// In a guest of the real kernel, which is emulated and takes a minute of processor time: on every
+/// machine with an image for it.
+#[test]
+#[ignore = "boots a kernel: make test-lab"]
+fn each_scheduler_of_the_kernel_carries_data() {
+    verdict("each scheduler of the patched kernel carries data", |_| {
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().to_str().unwrap();
+        let schemes = "linux-default,linux-forward,linux-fbdt";
+        let args = ["lab", "run", "bond", "--duration", "2s", "--warmup", "0s", "--json"];
+        let run = [&args[..], &["--scheme", schemes, "--out", out]].concat();
+        let output = weftline(&run).output().unwrap();
+        if output.status.code() == Some(3) {
+            eprintln!("skipped: {}", said(&output));
+            return None;
+        }
+        assert!(output.status.success(), "{}", said(&output));
+        let records: Vec<RunRecord> = String::from_utf8(output.stdout)
+            .unwrap()
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        assert!(records.iter().map(|record| record.scheme.as_str()).eq(schemes.split(',')));
+        for record in &records {
+            assert!(record.counts() && record.bytes_delivered.unwrap() > 0, "{record:?}");
+            assert!(record.guest_kernel.is_some(), "{record:?}");
+            let carry = |path: &weftline_scenario::PathRecord| path.bytes_sent.unwrap() > 0;
+            assert!(record.paths.iter().all(carry), "{record:?}");
+        }
+        let series = fs::read_to_string(dir.path().join("series.csv")).unwrap();
+        assert!(series.lines().count() > 3 * 20, "a row for each 100 ms of each run");
+        Some(())
+    });
+}

@@ -1,0 +1,247 @@
+//! The kernel of the guests: where `kernel/build` has put it.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use crate::LabError;
+
+/// Names an image.
+const IMAGE: &str = "WEFTLINE_KERNEL";
+
+/// Names the directory of what `kernel/build` has built, if it is not the usual one.
+const CACHE: &str = "WEFTLINE_KERNEL_CACHE";
+
+/// The usual one, in the home directory.
+const USUAL_CACHE: &str = ".cache/weftline-kernel";
+
+/// What makes an image.
+const BUILD: &str = "kernel/build";
+
+/// The options of a kernel without which the lab cannot run in it.
+const OPTIONS: [&str; 4] = ["CONFIG_IPV6=y", "CONFIG_MPTCP=y", "CONFIG_TIMERFD=y", "CONFIG_TUN=y"];
+
+/// An option of a kernel that looks for its own faults, and is slow.
+const SLOW: &str = "CONFIG_KASAN=y";
+
+/// Beside an image: that it was built without the patches.
+const UNPATCHED: &str = "unpatched";
+
+/// How much of an image its header and version are in.
+const HEAD: u64 = 64 << 10;
+
+/// A kernel that can be booted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Image {
+    pub(super) file: PathBuf,
+    release: String,
+    /// What of its sources and configuration its directory is named after.
+    key: String,
+}
+
+/// As records have it: `6.12.117 (19174e282073685d)`.
+impl fmt::Display for Image {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.release, self.key)
+    }
+}
+
+/// The image that the environment names, or the newest that `kernel/build` has made with the patches and
+/// not to look for faults.
+///
+/// # Errors
+/// [`LabError::NotPossible`] if there is none, with how to build one.
+pub(super) fn find() -> Result<Image, LabError> {
+    if let Some(file) = std::env::var_os(IMAGE).filter(|file| !file.is_empty()) {
+        return named(Path::new(&file));
+    }
+    let set = std::env::var_os(CACHE).filter(|cache| !cache.is_empty()).map(PathBuf::from);
+    let home = || std::env::var_os("HOME").unwrap_or_default();
+    newest(&set.unwrap_or_else(|| Path::new(&home()).join(USUAL_CACHE)))
+}
+
+/// The image in that file.
+fn named(file: &Path) -> Result<Image, LabError> {
+    let refused = |why: String| {
+        let remedy = format!("name an image that '{BUILD}' has printed, or unset it");
+        Err(LabError::not_possible(format!("{IMAGE}: {} {why}", file.display()), remedy))
+    };
+    match fs::read_to_string(file.with_file_name(".config")) {
+        Ok(config) if missing(&config).next().is_some() => {
+            let missing: Vec<_> = missing(&config).collect();
+            return refused(format!("was built without {}", missing.join(", ")));
+        }
+        // An image from elsewhere may have everything.
+        _ => {}
+    }
+    match open(file) {
+        Ok(Some(image)) => Ok(image),
+        Ok(None) => refused("is no kernel for x86".to_owned()),
+        Err(error) => refused(format!("cannot be read ({error})")),
+    }
+}
+
+/// The newest such image in a directory of `kernel/build`.
+fn newest(cache: &Path) -> Result<Image, LabError> {
+    let (mut best, mut others) = (None, 0);
+    // A directory that is not there has none.
+    for entry in fs::read_dir(cache).into_iter().flatten().flatten() {
+        let file = entry.path().join("bzImage");
+        let Ok(about) = fs::metadata(&file) else { continue };
+        let config = fs::read_to_string(entry.path().join(".config")).unwrap_or_default();
+        let unpatched = entry.path().join(UNPATCHED).exists();
+        let fits = missing(&config).next().is_none() && !config.lines().any(|line| line == SLOW);
+        let image = match fits && !unpatched {
+            true => open(&file).ok().flatten(),
+            false => None,
+        };
+        let Some(image) = image else {
+            others += 1;
+            continue;
+        };
+        // Of two at the same time the choice must not be the directory's.
+        let age = (about.mtime(), about.mtime_nsec(), file);
+        if best.as_ref().is_none_or(|(best, _)| *best < age) {
+            best = Some((age, image));
+        }
+    }
+    best.map(|(_, image)| image).ok_or_else(|| {
+        let others = match others {
+            0 => String::new(),
+            _ => format!(" (of {others} there, none is patched, fast and able to run the lab)"),
+        };
+        LabError::not_possible(
+            format!("there is no patched kernel for guests in {}{others}", cache.display()),
+            format!(
+                "build it once with '{BUILD}' in Weftline's sources (a quarter of an hour; \
+                 kernel/README.md), or name one with {IMAGE}=FILE"
+            ),
+        )
+    })
+}
+
+/// Which options that the lab needs a configuration does not have.
+fn missing(config: &str) -> impl Iterator<Item = &'static str> {
+    OPTIONS.into_iter().filter(|&option| !config.lines().any(|line| line == option))
+}
+
+/// An image; `None` if the file is none.
+fn open(file: &Path) -> io::Result<Option<Image>> {
+    let mut head = Vec::new();
+    File::open(file)?.take(HEAD).read_to_end(&mut head)?;
+    let Some(release) = release(&head) else { return Ok(None) };
+    let folder = file.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
+    let is_key = folder.len() == 16 && folder.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let key = if is_key { folder.into_owned() } else { "of unknown origin".to_owned() };
+    Ok(Some(Image { file: file.to_owned(), release: release.to_owned(), key }))
+}
+
+/// The release in the header of a kernel for x86 (its Documentation/arch/x86/boot.rst).
+fn release(head: &[u8]) -> Option<&str> {
+    if head.get(0x1fe..0x200)? != b"\x55\xaa" || head.get(0x202..0x206)? != b"HdrS" {
+        return None;
+    }
+    let at = u16::from_le_bytes(head.get(0x20e..0x210)?.try_into().ok()?);
+    let version = head.get(usize::from(at) + 0x200..)?;
+    let end = version.iter().position(|byte| matches!(byte, 0 | b' '))?;
+    let release = std::str::from_utf8(&version[..end]).ok()?;
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._+-~".contains(c);
+    (!release.is_empty() && end <= 64 && release.chars().all(plain)).then_some(release)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The head of a kernel of that version.
+    fn head(version: &str) -> Vec<u8> {
+        let mut head = vec![0; 0x300];
+        head[0x1fe..0x200].copy_from_slice(b"\x55\xaa");
+        head[0x202..0x206].copy_from_slice(b"HdrS");
+        head[0x20e..0x210].copy_from_slice(&0x80_u16.to_le_bytes());
+        head[0x280..0x280 + version.len()].copy_from_slice(version.as_bytes());
+        head
+    }
+
+    fn put(cache: &Path, key: &str, release: &str, config: &[&str]) {
+        let folder = cache.join(key);
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("bzImage"), head(&format!("{release} (a@b) #1 SMP"))).unwrap();
+        fs::write(folder.join(".config"), config.join("\n")).unwrap();
+    }
+
+    fn said(result: Result<Image, LabError>) -> String {
+        result.map_or_else(|error| error.to_string(), |image| image.to_string())
+    }
+
+    #[test]
+    fn the_newest_image_for_the_lab_is_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let none = said(newest(&dir.path().join("none")));
+        assert!(none.contains("there is no patched kernel for guests in /"), "{none}");
+        assert!(none.contains("build it once with 'kernel/build' in"), "{none}");
+        put(dir.path(), "0123456789abcdef", "6.12.1", &OPTIONS[1..]);
+        put(dir.path(), "1123456789abcdef", "6.12.2", &OPTIONS);
+        fs::write(dir.path().join("1123456789abcdef/unpatched"), "").unwrap();
+        put(dir.path(), "4123456789abcdef", "6.12.2", &[&OPTIONS[..], &[SLOW]].concat());
+        let none = said(newest(dir.path()));
+        assert!(
+            none.contains("(of 3 there, none is patched, fast and able to run the lab)"),
+            "{none}"
+        );
+        put(dir.path(), "2123456789abcdef", "6.12.3", &OPTIONS);
+        assert_eq!(said(newest(dir.path())), "6.12.3 (2123456789abcdef)");
+        put(dir.path(), "1000000000000000", "6.12.4", &OPTIONS);
+        let file =
+            File::options().append(true).open(dir.path().join("2123456789abcdef/bzImage")).unwrap();
+        let times = fs::FileTimes::new().set_modified(std::time::UNIX_EPOCH);
+        file.set_times(times).unwrap();
+        assert_eq!(said(newest(dir.path())), "6.12.4 (1000000000000000)");
+    }
+
+    #[test]
+    fn what_is_no_image_is_refused_by_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("image");
+        let gone = said(named(&file));
+        assert!(
+            gone.starts_with("WEFTLINE_KERNEL: /") && gone.contains("cannot be read"),
+            "{gone}"
+        );
+        fs::write(&file, "no kernel").unwrap();
+        assert!(said(named(&file)).contains("is no kernel for x86"));
+        fs::write(&file, head("6.12.117-weft (x@y) #1")).unwrap();
+        assert_eq!(said(named(&file)), "6.12.117-weft (of unknown origin)");
+        fs::write(dir.path().join(".config"), "CONFIG_TUN=y\nCONFIG_MPTCP=y\n").unwrap();
+        let poor = said(named(&file));
+        assert!(poor.contains("was built without CONFIG_IPV6=y, CONFIG_TIMERFD=y"), "{poor}");
+    }
+
+    #[test]
+    fn releases_are_words() {
+        assert_eq!(release(&head("6.12.117 (a@b) #1")), Some("6.12.117"));
+        for bad in ["", " 6.12", "6.12\n.1 (x)", "a/b c", &"6".repeat(65)] {
+            assert_eq!(release(&head(bad)), None, "{bad:?}");
+        }
+        let mut far = head("6.12.117 ");
+        far[0x20e..0x210].copy_from_slice(&u16::MAX.to_le_bytes());
+        assert_eq!(release(&far), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_header_makes_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..0x400)) {
+            let mut head = head("6.12.117 ");
+            let length = bytes.len().min(head.len());
+            head[..length].copy_from_slice(&bytes[..length]);
+            head[0x1fe..0x200].copy_from_slice(b"\x55\xaa");
+            head[0x202..0x206].copy_from_slice(b"HdrS");
+            let _ = release(&head);
+            let _ = release(&bytes);
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! The virtual machine: QEMU, which emulates it, and what it is given.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use rustix::fs::MemfdFlags;
+use weftline_scenario::RunRecord;
+
+use super::Guests;
+use super::archive::{self, Archive, PROGRAM};
+use super::hearing::{Heard, Hearing, Row, complaint};
+use super::inside::{GUEST_COMMAND, REQUEST};
+use super::words::Request;
+use crate::LabError;
+use crate::child::{Program, StopFlag};
+use crate::run::Plan;
+use crate::sys::process;
+
+const QEMU: &str = "qemu-system-x86_64";
+
+/// How long a guest may say nothing. It says how far it is five times in each of its seconds, and that
+/// it boots takes less than a minute of a slow machine.
+const SILENCE: Duration = Duration::from_secs(300);
+
+/// QEMU's machine: one processor, emulated, of 500 million instructions in each of its own seconds,
+/// which skips all waiting. Nothing but what we give it.
+const MACHINE: [&str; 17] = [
+    "-accel",
+    "tcg,thread=single",
+    "-cpu",
+    "max",
+    "-icount",
+    "shift=1,sleep=off",
+    "-smp",
+    "1",
+    "-m",
+    "1G",
+    "-no-user-config",
+    "-nodefaults",
+    "-no-reboot",
+    "-nic",
+    "none",
+    "-display",
+    "none",
+];
+
+/// Where QEMU is.
+///
+/// # Errors
+/// [`LabError::NotPossible`] if it is not installed.
+pub(super) fn find_qemu() -> Result<PathBuf, LabError> {
+    archive::find_program(QEMU).ok_or_else(|| {
+        LabError::not_possible(
+            format!("the program {QEMU} is not installed, which guests run in"),
+            "install qemu-system-x86, or leave the linux-* schemes of guests out",
+        )
+    })
+}
+
+/// Boots a guest for a plan, and hears what it says of the run.
+pub(super) fn run(
+    guests: &Guests,
+    plan: &Plan<'_>,
+    stop: &StopFlag,
+    progress: &mut dyn FnMut(Duration),
+) -> Result<(RunRecord, Vec<Row>), LabError> {
+    let mut guest = Program::start("the guest", command(guests, plan)?, stop)?;
+    let mut hearing = Hearing::new(plan);
+    loop {
+        let line = match guest.line(Instant::now() + SILENCE) {
+            Ok(Some(line)) => line,
+            Ok(None) => {
+                let silence = format!("it said nothing for {} s", SILENCE.as_secs());
+                return Err(failure(&mut guest, &silence, true));
+            }
+            Err(LabError::Failed(_)) => {
+                return Err(failure(&mut guest, "it ended before it was through", true));
+            }
+            Err(error) => return Err(error),
+        };
+        match hearing.hear(&line) {
+            Ok(Heard::At(elapsed)) => progress(elapsed),
+            Ok(Heard::Part) => {}
+            Ok(Heard::End(record, rows)) => {
+                guest.stop()?;
+                return match complaint(&guest.errors()) {
+                    Some(_) => Err(failure(&mut guest, "its kernel complained", false)),
+                    None => Ok((*record, rows)),
+                };
+            }
+            Err(what) => return Err(failure(&mut guest, &what, false)),
+        }
+    }
+}
+
+/// What went wrong, with what the guest's kernel complains of; of a guest that `is_mute`, what it or QEMU
+/// said last.
+fn failure(guest: &mut Program, what: &str, is_mute: bool) -> LabError {
+    // The rest of what they say is there when they have ended; nothing else depends on it.
+    let _ = guest.stop();
+    let console = guest.errors();
+    let last = || console.lines().map(str::trim).rfind(|line| is_mute && !line.is_empty());
+    let words = complaint(&console).or_else(last).map_or(String::new(), |words| {
+        format!("; its console: {}", words.chars().take(200).collect::<String>())
+    });
+    LabError::Failed(format!("the guest: {what}{words}"))
+}
+
+/// QEMU's command line. The console is its standard error, so that its own complaints are with the
+/// kernel's; the second port, on which the guest talks to us, is its standard output.
+fn command(guests: &Guests, plan: &Plan<'_>) -> Result<Command, LabError> {
+    let initial = initial_files(guests, &Request::of(plan))?;
+    let mut command = Command::new(&guests.qemu);
+    command.args(MACHINE);
+    command.args(["-serial", "file:/dev/stderr", "-serial", "stdio"]);
+    command.arg("-kernel").arg(&guests.kernel.file);
+    command.arg("-initrd").arg(format!("/proc/self/fd/{}", initial.as_raw_fd()));
+    // Warnings are level 4. The words after the dashes are for the first process.
+    command.arg("-append").arg(format!(
+        "console=ttyS0 loglevel=5 panic=-1 no_timer_check rdinit=/{PROGRAM} -- {GUEST_COMMAND}"
+    ));
+    command.process_group(0);
+    process::die_with_us(&mut command);
+    process::hand_down(&mut command, initial);
+    Ok(command)
+}
+
+/// The guest's first files, in memory: the programs and the request.
+fn initial_files(guests: &Guests, request: &Request) -> Result<OwnedFd, LabError> {
+    let text = serde_json::to_vec(request)
+        .map_err(|error| LabError::Failed(format!("writing a request: {error}")))?;
+    let mut archive = Archive::default();
+    archive.file(REQUEST.trim_start_matches('/'), &text);
+    let write = || -> std::io::Result<OwnedFd> {
+        let mut file = File::from(rustix::fs::memfd_create("guest", MemfdFlags::CLOEXEC)?);
+        file.write_all(&guests.programs)?;
+        file.write_all(&archive.finish())?;
+        Ok(file.into())
+    };
+    write().map_err(LabError::os("making the guest's files"))
+}
