@@ -9,6 +9,10 @@
 side=$1 first=$2 second=$3 schedulers=$4
 case "$side" in A) own=1 ;; B) own=2 ;; *) exit 2 ;; esac
 bytes=${BYTES:-3000000}
+# In a guest, the shell would take busybox's own.
+for program in ip tc; do
+    [ ! -x "/bin/$program" ] || eval "$program() { /bin/$program \"\$@\"; }"
+done
 
 total() { # pattern: the sum of MPTCP's counters of these names
     awk -v names="$1" '
