@@ -115,13 +115,17 @@ fn a_guest_that_fails_is_a_failed_run() {
     for (script, error) in [
         (
             "echo 'no such machine' >&2; exit 1",
-            "it ended before it was through; its console: no such",
+            "it ended before it was through (exit status 1); its console: no such",
         ),
         (
             "echo 'Kernel panic - not syncing: x' >&2; echo more >&2",
-            "through; its console: Kernel panic",
+            "(exit status 0); its console: Kernel panic",
         ),
         ("echo garbage; exec sleep 1000", "the guest: it said what cannot be read: 'garbage'"),
+        ("printf '\\377\\n'; exec sleep 1000", "it said what cannot be read: '\u{fffd}'"),
+        ("exec >&-; exec sleep 1000", "the guest: it closed its port and went on"),
+        ("kill -9 $$", "it ended before it was through (killed by signal 9)"),
+        ("printf '{\"failed\":\"\\\\u001b[2Jx\"}\\n'; exec sleep 1000", "the guest: \\u{1b}[2Jx"),
         ("echo '\"end\"'; exec sleep 1000", "the guest: it ended without a record"),
         (
             "echo '{\"at\":200}'; echo '{\"failed\":\"no TUN\"}'; exec sleep 1000",

@@ -24,6 +24,9 @@ const STOP_CHECK: Duration = Duration::from_millis(50);
 /// where that is a guest's console, has 4 KB.
 const ERROR_TAIL: usize = 16 << 10;
 
+/// How long a program may take to end that has closed its standard output.
+const CLOSED: Duration = Duration::from_secs(5);
+
 /// Longest line taken from a program's standard output (iperf3's report is one of 1 MB at most).
 const LINE_MAX: u64 = 64 << 20;
 
@@ -143,10 +146,26 @@ impl Program {
                 Err(RecvTimeoutError::Timeout) if left.is_zero() => return Ok(None),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
-                    self.reap(true)?;
-                    return Err(self.failure("it ended too early"));
+                    let has_ended = self.wait_for_end(Instant::now() + CLOSED)?;
+                    let what = if has_ended { "it ended too early" } else { "it fell silent" };
+                    return Err(self.failure(what));
                 }
             }
+        }
+    }
+
+    /// Waits until it ends by itself; whether it has by `deadline`.
+    fn wait_for_end(&mut self, deadline: Instant) -> Result<bool, LabError> {
+        loop {
+            self.stop.check()?;
+            if self.reap(false)?.is_some() {
+                return Ok(true);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(false);
+            }
+            std::thread::sleep(left.min(STOP_CHECK));
         }
     }
 
@@ -172,8 +191,7 @@ impl Program {
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-        self.reap(true)?;
-        Ok(Some(Finished { output }))
+        Ok(self.wait_for_end(deadline.max(Instant::now() + CLOSED))?.then_some(Finished { output }))
     }
 
     /// Kills it if it still runs; what it used in all.
@@ -194,6 +212,11 @@ impl Program {
         let words = self.last_words();
         let words = if words.is_empty() { words } else { format!(": {words}") };
         LabError::Failed(format!("{}: {what}{status}{words}", self.name))
+    }
+
+    /// How it ended, if it has.
+    pub(crate) fn status(&self) -> Option<String> {
+        self.ended.map(|ended| describe(ended.status))
     }
 
     /// The last line it wrote to standard error.
@@ -273,10 +296,12 @@ fn read_lines(stdout: impl Read + Send + 'static) -> mpsc::Receiver<String> {
     std::thread::spawn(move || {
         let mut reader = BufReader::new(stdout);
         loop {
-            let mut line = String::new();
-            match reader.by_ref().take(LINE_MAX).read_line(&mut line) {
+            let mut line = Vec::new();
+            match reader.by_ref().take(LINE_MAX).read_until(b'\n', &mut line) {
                 Ok(0) | Err(_) => return,
                 Ok(_) => {
+                    // What is no UTF-8 is for the reader of the line to refuse.
+                    let line = String::from_utf8_lossy(&line);
                     if sender.send(line.trim_end().to_owned()).is_err() {
                         return;
                     }

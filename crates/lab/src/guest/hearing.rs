@@ -78,15 +78,13 @@ impl<'a> Hearing<'a> {
     pub(super) fn hear(&mut self, line: &str) -> Result<Heard, String> {
         let left = self.left.checked_sub(line.len() + 1);
         self.left = left.ok_or("it said more than a run has to say")?;
-        let word = serde_json::from_str(line).map_err(|_| {
-            let start: String = line.chars().take(80).collect();
-            format!("it said what cannot be read: '{start}'")
-        })?;
+        let word = serde_json::from_str(line)
+            .map_err(|_| format!("it said what cannot be read: '{}'", plain(line, 80)))?;
         match word {
             Word::At(ms) => Ok(Heard::At(Duration::from_millis(ms))),
             Word::Record(record) => self.record(record),
             Word::Sample(time_s, path, metric, value) => self.row(time_s, path, &metric, value),
-            Word::Failed(why) => Err(why.chars().take(500).collect()),
+            Word::Failed(why) => Err(plain(&why, 500)),
             Word::End => match self.record.take() {
                 Some(record) => Ok(Heard::End(record, std::mem::take(&mut self.rows))),
                 None => Err("it ended without a record".to_owned()),
@@ -94,19 +92,20 @@ impl<'a> Hearing<'a> {
         }
     }
 
-    fn record(&mut self, record: Box<RunRecord>) -> Result<Heard, String> {
+    fn record(&mut self, mut record: Box<RunRecord>) -> Result<Heard, String> {
         if self.record.is_some() {
             return Err("it gave two records".to_owned());
         }
         if of_the_run(self.plan, (*record).clone()) != *record {
             let RunRecord { scenario, scheme, seed, .. } = *record;
-            let whose: String = format!("{scenario} {scheme}").chars().take(80).collect();
+            let whose = plain(&format!("{scenario} {scheme}"), 80);
             return Err(format!("it gave the record of another run: {whose}, seed {seed}"));
         }
         let ours = self.plan.paths().map(|path| path.name.as_str());
         if record.completed && !record.paths.iter().map(|path| path.name.as_str()).eq(ours) {
             return Err("its record has other paths than the scenario".to_owned());
         }
+        record.error = record.error.map(|error| plain(&error, 500));
         self.record = Some(record);
         Ok(Heard::Part)
     }
@@ -146,6 +145,15 @@ fn of_the_run(plan: &Plan<'_>, record: RunRecord) -> RunRecord {
         ..record
     };
     named(plan, figures)
+}
+
+/// The beginning of what a guest says, as a terminal may show it: no more than so many characters, and no
+/// control characters.
+pub(super) fn plain(text: &str, most: usize) -> String {
+    let start = text.chars().take(most);
+    start
+        .map(|c| if c.is_control() { c.escape_debug().to_string() } else { c.to_string() })
+        .collect()
 }
 
 /// The first line of a console on which a kernel complains.

@@ -23,11 +23,11 @@ const BUILD: &str = "kernel/build";
 /// The options of a kernel without which the lab cannot run in it.
 const OPTIONS: [&str; 4] = ["CONFIG_IPV6=y", "CONFIG_MPTCP=y", "CONFIG_TIMERFD=y", "CONFIG_TUN=y"];
 
-/// An option of a kernel that looks for its own faults, and is slow.
-const SLOW: &str = "CONFIG_KASAN=y";
+/// Beside an image: the configuration that it was built with, and whether without the patches.
+const NAME: &str = "name";
 
-/// Beside an image: that it was built without the patches.
-const UNPATCHED: &str = "unpatched";
+/// That of the lab's guests: the others look for their own faults, or have what only their tests need.
+const OURS: &str = "min";
 
 /// How much of an image its header and version are in.
 const HEAD: u64 = 64 << 10;
@@ -48,8 +48,8 @@ impl fmt::Display for Image {
     }
 }
 
-/// The image that the environment names, or the newest that `kernel/build` has made with the patches and
-/// not to look for faults.
+/// The image that the environment names, or the newest that `kernel/build` has made for the lab, with the
+/// patches.
 ///
 /// # Errors
 /// [`LabError::NotPossible`] if there is none, with how to build one.
@@ -68,6 +68,14 @@ fn named(file: &Path) -> Result<Image, LabError> {
         let remedy = format!("name an image that '{BUILD}' has printed, or unset it");
         Err(LabError::not_possible(format!("{IMAGE}: {} {why}", file.display()), remedy))
     };
+    match fs::read_to_string(file.with_file_name(NAME)) {
+        Ok(name) if name.trim() != OURS => {
+            let name = name.trim().chars().take(40).collect::<String>().escape_debug().to_string();
+            return refused(format!("was built as '{name}', not as '{OURS}'"));
+        }
+        // An image from elsewhere has no name.
+        _ => {}
+    }
     match fs::read_to_string(file.with_file_name(".config")) {
         Ok(config) if missing(&config).next().is_some() => {
             let missing: Vec<_> = missing(&config).collect();
@@ -91,9 +99,8 @@ fn newest(cache: &Path) -> Result<Image, LabError> {
         let file = entry.path().join("bzImage");
         let Ok(about) = fs::metadata(&file) else { continue };
         let config = fs::read_to_string(entry.path().join(".config")).unwrap_or_default();
-        let unpatched = entry.path().join(UNPATCHED).exists();
-        let fits = missing(&config).next().is_none() && !config.lines().any(|line| line == SLOW);
-        let image = match fits && !unpatched {
+        let name = fs::read_to_string(entry.path().join(NAME)).unwrap_or_default();
+        let image = match missing(&config).next().is_none() && name.trim() == OURS {
             true => open(&file).ok().flatten(),
             false => None,
         };
@@ -110,7 +117,7 @@ fn newest(cache: &Path) -> Result<Image, LabError> {
     best.map(|(_, image)| image).ok_or_else(|| {
         let others = match others {
             0 => String::new(),
-            _ => format!(" (of {others} there, none is patched, fast and able to run the lab)"),
+            _ => format!(" (of {others} there, none was built as '{OURS}', with the patches)"),
         };
         LabError::not_possible(
             format!("there is no patched kernel for guests in {}{others}", cache.display()),
@@ -172,6 +179,7 @@ mod tests {
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("bzImage"), head(&format!("{release} (a@b) #1 SMP"))).unwrap();
         fs::write(folder.join(".config"), config.join("\n")).unwrap();
+        fs::write(folder.join("name"), "min\n").unwrap();
     }
 
     fn said(result: Result<Image, LabError>) -> String {
@@ -186,13 +194,13 @@ mod tests {
         assert!(none.contains("build it once with 'kernel/build' in"), "{none}");
         put(dir.path(), "0123456789abcdef", "6.12.1", &OPTIONS[1..]);
         put(dir.path(), "1123456789abcdef", "6.12.2", &OPTIONS);
-        fs::write(dir.path().join("1123456789abcdef/unpatched"), "").unwrap();
-        put(dir.path(), "4123456789abcdef", "6.12.2", &[&OPTIONS[..], &[SLOW]].concat());
+        fs::write(dir.path().join("1123456789abcdef/name"), "min unpatched\n").unwrap();
+        put(dir.path(), "4123456789abcdef", "6.12.2", &OPTIONS);
+        fs::write(dir.path().join("4123456789abcdef/name"), "selftests\n").unwrap();
+        let other = said(named(&dir.path().join("1123456789abcdef/bzImage")));
+        assert!(other.contains("was built as 'min unpatched', not as 'min'"), "{other}");
         let none = said(newest(dir.path()));
-        assert!(
-            none.contains("(of 3 there, none is patched, fast and able to run the lab)"),
-            "{none}"
-        );
+        assert!(none.contains("(of 3 there, none was built as 'min', with the patches)"), "{none}");
         put(dir.path(), "2123456789abcdef", "6.12.3", &OPTIONS);
         assert_eq!(said(newest(dir.path())), "6.12.3 (2123456789abcdef)");
         put(dir.path(), "1000000000000000", "6.12.4", &OPTIONS);

@@ -13,7 +13,7 @@ use weftline_scenario::RunRecord;
 
 use super::Guests;
 use super::archive::{self, Archive, PROGRAM};
-use super::hearing::{Heard, Hearing, Row, complaint};
+use super::hearing::{Heard, Hearing, Row, complaint, plain};
 use super::inside::{GUEST_COMMAND, REQUEST};
 use super::words::Request;
 use crate::LabError;
@@ -79,7 +79,11 @@ pub(super) fn run(
                 return Err(failure(&mut guest, &silence, true));
             }
             Err(LabError::Failed(_)) => {
-                return Err(failure(&mut guest, "it ended before it was through", true));
+                let what = match guest.status() {
+                    Some(status) => format!("it ended before it was through ({status})"),
+                    None => "it closed its port and went on".to_owned(),
+                };
+                return Err(failure(&mut guest, &what, true));
             }
             Err(error) => return Err(error),
         };
@@ -105,9 +109,9 @@ fn failure(guest: &mut Program, what: &str, is_mute: bool) -> LabError {
     let _ = guest.stop();
     let console = guest.errors();
     let last = || console.lines().map(str::trim).rfind(|line| is_mute && !line.is_empty());
-    let words = complaint(&console).or_else(last).map_or(String::new(), |words| {
-        format!("; its console: {}", words.chars().take(200).collect::<String>())
-    });
+    let words = complaint(&console)
+        .or_else(last)
+        .map_or(String::new(), |words| format!("; its console: {}", plain(words, 200)));
     LabError::Failed(format!("the guest: {what}{words}"))
 }
 
@@ -120,9 +124,11 @@ fn command(guests: &Guests, plan: &Plan<'_>) -> Result<Command, LabError> {
     command.args(["-serial", "file:/dev/stderr", "-serial", "stdio"]);
     command.arg("-kernel").arg(&guests.kernel.file);
     command.arg("-initrd").arg(format!("/proc/self/fd/{}", initial.as_raw_fd()));
-    // Warnings are level 4. The words after the dashes are for the first process.
+    // Warnings are level 4. A kernel that complains ends there, however much its console says after it.
+    // The words after the dashes are for the first process.
     command.arg("-append").arg(format!(
-        "console=ttyS0 loglevel=5 panic=-1 no_timer_check rdinit=/{PROGRAM} -- {GUEST_COMMAND}"
+        "console=ttyS0 loglevel=5 panic=-1 panic_on_warn=1 oops=panic no_timer_check rdinit=/{PROGRAM} \
+         -- {GUEST_COMMAND}"
     ));
     command.process_group(0);
     process::die_with_us(&mut command);

@@ -49,6 +49,9 @@ pub(super) struct Manifest {
     /// Options of the command that change what is measured or kept and that no record has.
     #[serde(default)]
     options: BTreeMap<String, String>,
+    /// The kernel of guests, if runs were made in any. Runs without guests may be beside them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    guests: Option<String>,
     files: Vec<Entry>,
     /// Where and when the runs were made. That is never compared.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -129,8 +132,16 @@ impl Bundle {
         let version = version.to_owned();
         let (options, files) = (BTreeMap::new(), Vec::new());
         let made = vec![Provenance::here(&version)];
-        let manifest =
-            Manifest { schema: SCHEMA, holds, version, runs: None, options, files, made };
+        let manifest = Manifest {
+            schema: SCHEMA,
+            holds,
+            version,
+            runs: None,
+            options,
+            guests: None,
+            files,
+            made,
+        };
         Self { manifest, texts: Vec::new() }
     }
 
@@ -141,9 +152,10 @@ impl Bundle {
         self
     }
 
-    /// With where its runs are made: partly in guests with that kernel.
+    /// With where its runs are made: partly in guests with that kernel, the only one in a directory.
     #[must_use]
     pub fn with_guests(mut self, kernel: &str) -> Self {
+        self.manifest.guests = Some(kernel.to_owned());
         for made in &mut self.manifest.made {
             made.kernel = format!("{}, guests Linux {kernel}", made.kernel);
         }
@@ -171,6 +183,7 @@ impl Bundle {
                 }
             }
             manifest.made = std::mem::take(&mut there.made);
+            manifest.guests = manifest.guests.or_else(|| there.guests.take());
             if manifest.runs.is_none() {
                 let known = |file: &Entry| manifest.files.contains(file);
                 let mut files: Vec<_> =
@@ -258,6 +271,11 @@ impl Manifest {
             if there != here {
                 return Some(format!("the runs in {at} have {option} '{there}', not '{here}'"));
             }
+        }
+        if let (Some(there), Some(here)) = (&self.guests, &new.guests)
+            && there != here
+        {
+            return Some(format!("the guests of {at} had Linux {there}, and these have {here}"));
         }
         (self.version != new.version).then(|| {
             let (there, here) = (&self.version, &new.version);

@@ -251,6 +251,25 @@ fn runs_of_another_kind_version_or_option_are_refused() {
 }
 
 #[test]
+fn a_directory_has_guests_of_one_kernel() {
+    let dir = tempfile::tempdir().unwrap();
+    let bond = crate::Scenario::find("bond").unwrap();
+    let begin = |guests: Option<&str>| {
+        let mut writer = ResultsWriter::open(dir.path()).unwrap();
+        let bundle = Bundle::of_runs(&bond, "0.1.0");
+        let bundle = guests.iter().fold(bundle, |bundle, kernel| bundle.with_guests(kernel));
+        writer.begin(&bundle).map(|()| writer)
+    };
+    begin(Some("6.12.1 (aa)")).unwrap().write_run(&record(1), &[]).unwrap();
+    begin(None).unwrap();
+    begin(Some("6.12.1 (aa)")).unwrap();
+    let error = begin(Some("6.12.1 (bb)")).unwrap_err();
+    assert!(error.is_wrong_use(), "{error}");
+    let words = "had Linux 6.12.1 (aa), and these have 6.12.1 (bb)";
+    assert!(error.to_string().contains(words), "{error}");
+}
+
+#[test]
 fn single_runs_may_add_scenarios_and_not_change_them() {
     let dir = tempfile::tempdir().unwrap();
     let mut demo = crate::Scenario::find("demo").unwrap();
