@@ -6,7 +6,7 @@ ahead=$(both 'OFOQueue$')
 : >/run/killed
 copies=$(both 'DuplicateData')
 joins=$(both 'MPJoinAckRx$')
-first=${WEFT_first:-1}
+first=${WEFT_first:-1} before=$(counted A "$FAULTS|$DROPS"; counted B "$FAULTS|$DROPS")
 last=$((first + ${WEFT_transfers:-50} - 1))
 
 fault() { # name, ms, link: what happens meanwhile
@@ -54,6 +54,9 @@ for seed in $(seq "$first" "$last"); do
         echo "case $seed ($drawn): $said"
     fi
     wait $meanwhile
+    now=$(counted A "$FAULTS|$DROPS"; counted B "$FAULTS|$DROPS")
+    [ "$now" = "$before" ] || echo "case $seed ($drawn): counted$now, before:${before:- nothing}"
+    before=$now
     [ $((seed % 25)) != 0 ] || echo "transfers: $seed"
 done
 checksums 0
