@@ -17,6 +17,10 @@ const CACHE: &str = "WEFTLINE_KERNEL_CACHE";
 /// The usual one, in the home directory.
 const USUAL_CACHE: &str = ".cache/weftline-kernel";
 
+/// How sudo is told of the invoking user's.
+const UNDER_SUDO: &str = "; one that was built without sudo is found with \
+    'sudo WEFTLINE_KERNEL_CACHE=\"$HOME/.cache/weftline-kernel\" weftline lab …'";
+
 /// What makes an image.
 const BUILD: &str = "kernel/build";
 
@@ -59,7 +63,8 @@ pub(super) fn find() -> Result<Image, LabError> {
     }
     let set = std::env::var_os(CACHE).filter(|cache| !cache.is_empty()).map(PathBuf::from);
     let home = || std::env::var_os("HOME").unwrap_or_default();
-    newest(&set.unwrap_or_else(|| Path::new(&home()).join(USUAL_CACHE)))
+    let is_sudo = set.is_none() && std::env::var_os("SUDO_USER").is_some();
+    newest(&set.unwrap_or_else(|| Path::new(&home()).join(USUAL_CACHE)), is_sudo)
 }
 
 /// The image in that file.
@@ -91,8 +96,9 @@ fn named(file: &Path) -> Result<Image, LabError> {
     }
 }
 
-/// The newest such image in a directory of `kernel/build`.
-fn newest(cache: &Path) -> Result<Image, LabError> {
+/// The newest such image in a directory of `kernel/build`. With `is_sudo` this is the superuser's own, and
+/// that of the user is elsewhere.
+fn newest(cache: &Path, is_sudo: bool) -> Result<Image, LabError> {
     let (mut best, mut others) = (None, 0);
     // A directory that is not there has none.
     for entry in fs::read_dir(cache).into_iter().flatten().flatten() {
@@ -123,7 +129,8 @@ fn newest(cache: &Path) -> Result<Image, LabError> {
             format!("there is no patched kernel for guests in {}{others}", cache.display()),
             format!(
                 "build it once with '{BUILD}' in Weftline's sources (a quarter of an hour; \
-                 kernel/README.md), or name one with {IMAGE}=FILE"
+                 kernel/README.md), or name one with {IMAGE}=FILE{}",
+                if is_sudo { UNDER_SUDO } else { "" }
             ),
         )
     })
@@ -189,9 +196,15 @@ mod tests {
     #[test]
     fn the_newest_image_for_the_lab_is_found() {
         let dir = tempfile::tempdir().unwrap();
-        let none = said(newest(&dir.path().join("none")));
+        let none = said(newest(&dir.path().join("none"), false));
         assert!(none.contains("there is no patched kernel for guests in /"), "{none}");
         assert!(none.contains("build it once with 'kernel/build' in"), "{none}");
+        assert!(!none.contains("sudo"), "{none}");
+        let none = said(newest(&dir.path().join("none"), true));
+        assert!(
+            none.contains("'sudo WEFTLINE_KERNEL_CACHE=\"$HOME/.cache/weftline-kernel\" w"),
+            "{none}"
+        );
         put(dir.path(), "0123456789abcdef", "6.12.1", &OPTIONS[1..]);
         put(dir.path(), "1123456789abcdef", "6.12.2", &OPTIONS);
         fs::write(dir.path().join("1123456789abcdef/name"), "min unpatched\n").unwrap();
@@ -199,16 +212,16 @@ mod tests {
         fs::write(dir.path().join("4123456789abcdef/name"), "selftests\n").unwrap();
         let other = said(named(&dir.path().join("1123456789abcdef/bzImage")));
         assert!(other.contains("was built as 'min unpatched', not as 'min'"), "{other}");
-        let none = said(newest(dir.path()));
+        let none = said(newest(dir.path(), false));
         assert!(none.contains("(of 3 there, none was built as 'min', with the patches)"), "{none}");
         put(dir.path(), "2123456789abcdef", "6.12.3", &OPTIONS);
-        assert_eq!(said(newest(dir.path())), "6.12.3 (2123456789abcdef)");
+        assert_eq!(said(newest(dir.path(), false)), "6.12.3 (2123456789abcdef)");
         put(dir.path(), "1000000000000000", "6.12.4", &OPTIONS);
         let file =
             File::options().append(true).open(dir.path().join("2123456789abcdef/bzImage")).unwrap();
         let times = fs::FileTimes::new().set_modified(std::time::UNIX_EPOCH);
         file.set_times(times).unwrap();
-        assert_eq!(said(newest(dir.path())), "6.12.4 (1000000000000000)");
+        assert_eq!(said(newest(dir.path(), false)), "6.12.4 (1000000000000000)");
     }
 
     #[test]

@@ -7,6 +7,7 @@
 
 mod archive;
 mod elf;
+mod figures;
 mod hearing;
 mod image;
 mod inside;
@@ -21,7 +22,7 @@ use weftline_scenario::{Congestion, RunRecord, Sample, Scenario, Scheme, Workloa
 use crate::LabError;
 use crate::child::StopFlag;
 use crate::run::Plan;
-use hearing::Row;
+use figures::Row;
 use image::Image;
 
 pub use inside::{GUEST_COMMAND, run_guest};
