@@ -28,8 +28,8 @@ const QEMU: &str = "qemu-system-x86_64";
 /// it boots takes less than a minute of a slow machine.
 const SILENCE: Duration = Duration::from_secs(300);
 
-/// Longest line of a guest. A record takes some kilobytes.
-const LINE_MAX: u64 = 1 << 20;
+/// Longest line of a guest: more than it may say besides its series, so that such a line is refused as that.
+const LINE_MAX: u64 = 2 << 20;
 
 /// QEMU's machine: one processor, emulated, of 500 million instructions in each of its own seconds,
 /// which skips all waiting. Nothing but what we give it.
