@@ -262,7 +262,7 @@ mod tests {
     }
 
     /// What a guest says whose record was changed.
-    fn whole_with(plan: &Plan<'_>, change: &dyn Fn(&mut RunRecord)) -> Vec<String> {
+    fn whole_with(plan: &Plan<'_>, change: Change<'_>) -> Vec<String> {
         let mut record = record(plan);
         change(&mut record);
         let mut lines = whole(plan);
@@ -270,9 +270,12 @@ mod tests {
         lines
     }
 
+    /// Makes a record another one.
+    type Change<'a> = &'a dyn Fn(&mut RunRecord);
+
     #[test]
     fn figures_that_cannot_be_are_refused() {
-        let changes: [(&dyn Fn(&mut RunRecord), &str); 16] = [
+        let changes: [(Change<'_>, &str); 16] = [
             (&|record| record.error = Some("x".to_owned()), "that it completed and that it failed"),
             (&|record| record.completed = false, "that it completed and that it failed"),
             (&|record| record.emulator = None, "no such emulator"),
