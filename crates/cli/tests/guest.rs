@@ -82,8 +82,13 @@ fn what_a_guest_cannot_run_is_refused() {
     assert!(said(&output).contains("this is for a guest's kernel"), "{}", said(&output));
 }
 
-/// Lets `command` find a script in place of QEMU.
+/// Lets `command` find a script in place of QEMU, and any program in place of `ip`, which goes into the guest
+/// and is run by none here: the machine may have no iproute2.
 fn with_qemu(command: &mut Command, dir: &Path, script: &str) {
+    let ip = dir.join("ip");
+    if !ip.exists() {
+        fs::copy("/bin/true", &ip).unwrap();
+    }
     let qemu = dir.join("qemu-system-x86_64");
     fs::write(&qemu, format!("#!/bin/sh\n{script}\n")).unwrap();
     fs::set_permissions(&qemu, fs::Permissions::from_mode(0o755)).unwrap();
@@ -145,6 +150,26 @@ fn a_guest_that_fails_is_a_failed_run() {
     }
 }
 
+/// A kernel that warns ends the run, whatever it says after that: it is told so.
+#[test]
+fn a_guests_kernel_ends_at_its_first_warning() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = [&RUN[..], &["linux-fbdt"]].concat();
+    let said = dir.path().join("said");
+    let script = format!("printf '%s\\n' \"$@\" >{}", said.display());
+    assert_eq!(faked(dir.path(), &script, &run).output().unwrap().status.code(), Some(1));
+    let args = fs::read_to_string(said).unwrap();
+    let line = args.lines().skip_while(|arg| *arg != "-append").nth(1).unwrap();
+    // Before the dashes: what is behind them is for the first process.
+    let (kernel, program) = line.split_once(" -- ").unwrap();
+    let has = |word: &str| kernel.split(' ').any(|own| own == word);
+    for word in ["panic_on_warn=1", "oops=panic", "panic=-1", "LD_LIBRARY_PATH=/lib"] {
+        assert!(has(word), "{word}: {line}");
+    }
+    assert!(args.lines().any(|arg| arg == "-no-reboot"), "a panic must end the guest: {args}");
+    assert_eq!(program, "lab-guest");
+}
+
 #[test]
 fn a_guest_ends_with_whoever_started_it() {
     let dir = tempfile::tempdir().unwrap();
@@ -162,7 +187,7 @@ fn a_guest_ends_with_whoever_started_it() {
         wait_for(|| (!runs()).then_some(()));
     }
     let left = fs::read_dir(dir.path()).unwrap().count();
-    assert_eq!(left, 5, "the numbers, the kernel and the script, and nothing else");
+    assert_eq!(left, 6, "the numbers, the kernel, the script and ip, and nothing else");
 }
 
 /// Whether a process runs (a zombie does not).

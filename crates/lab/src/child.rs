@@ -27,8 +27,14 @@ const ERROR_TAIL: usize = 16 << 10;
 /// How long a program may take to end that has closed its standard output.
 const CLOSED: Duration = Duration::from_secs(5);
 
-/// Longest line taken from a program's standard output (iperf3's report is one of 1 MB at most).
+/// Longest line taken from a program's standard output (iperf3's report is one of 1 MB at most), and how
+/// many wait to be taken. Beyond that a program waits: servers to which nobody listens any more say a few
+/// lines a second.
 const LINE_MAX: u64 = 64 << 20;
+const LINES: usize = 4096;
+
+/// How many lines wait of a program that must not make this one grow.
+const FEW_LINES: usize = 16;
 
 /// Set when the user wants to stop (Ctrl-C or SIGTERM).
 #[derive(Clone, Debug, Default)]
@@ -101,15 +107,31 @@ pub(crate) struct Program {
 impl Program {
     /// Starts `command` (made by [`crate::netns::Netns::command`], or otherwise so that it leads its own
     /// process group and dies with us).
-    pub(crate) fn start(
+    pub(crate) fn start(name: &str, command: Command, stop: &StopFlag) -> Result<Self, LabError> {
+        Self::start_with(name, command, stop, (LINES, LINE_MAX))
+    }
+
+    /// The same of one that is not trusted: no more than [`FEW_LINES`] lines of `line_max` bytes are held
+    /// for it, and longer ones come in parts.
+    pub(crate) fn start_bounded(
+        name: &str,
+        command: Command,
+        stop: &StopFlag,
+        line_max: u64,
+    ) -> Result<Self, LabError> {
+        Self::start_with(name, command, stop, (FEW_LINES, line_max))
+    }
+
+    fn start_with(
         name: &str,
         mut command: Command,
         stop: &StopFlag,
+        bounds: (usize, u64),
     ) -> Result<Self, LabError> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|error| not_started(name, &command, error))?;
         let pid = pid_of(&child);
-        let lines = read_lines(child.stdout.take().expect("it is piped"));
+        let lines = read_lines(child.stdout.take().expect("it is piped"), bounds);
         let errors = Arc::default();
         let error_reader = keep_tail(child.stderr.take().expect("it is piped"), &errors);
         Ok(Self {
@@ -290,14 +312,18 @@ fn not_started(name: &str, command: &Command, error: std::io::Error) -> LabError
     LabError::Os { context: format!("starting {name} ({program})"), source: error }
 }
 
-/// A thread that hands on the lines of `stdout` until it closes.
-fn read_lines(stdout: impl Read + Send + 'static) -> mpsc::Receiver<String> {
-    let (sender, lines) = mpsc::channel();
+/// A thread that hands on the lines of `stdout` until it closes; it reads no more while `waiting` lines of
+/// at most `line_max` bytes wait.
+fn read_lines(
+    stdout: impl Read + Send + 'static,
+    (waiting, line_max): (usize, u64),
+) -> mpsc::Receiver<String> {
+    let (sender, lines) = mpsc::sync_channel(waiting);
     std::thread::spawn(move || {
         let mut reader = BufReader::new(stdout);
         loop {
             let mut line = Vec::new();
-            match reader.by_ref().take(LINE_MAX).read_until(b'\n', &mut line) {
+            match reader.by_ref().take(line_max).read_until(b'\n', &mut line) {
                 Ok(0) | Err(_) => return,
                 Ok(_) => {
                     // What is no UTF-8 is for the reader of the line to refuse.
@@ -327,4 +353,41 @@ fn keep_tail(
             tail.drain(..excess);
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    /// Endless lines; each is how many had been taken when it was read.
+    struct Flood(Arc<AtomicUsize>);
+
+    impl Read for Flood {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            let line = format!("{}\n", self.0.load(Ordering::SeqCst));
+            buffer[..line.len()].copy_from_slice(line.as_bytes());
+            Ok(line.len())
+        }
+    }
+
+    #[test]
+    fn a_flood_of_lines_waits_to_be_taken() {
+        let taken = Arc::new(AtomicUsize::new(0));
+        let lines = read_lines(Flood(Arc::clone(&taken)), (FEW_LINES, LINE_MAX));
+        for number in 0..1000 {
+            let line = lines.recv().unwrap();
+            let before: usize = line.parse().unwrap();
+            // Those that wait, the one that has no room, and the one that was just taken.
+            assert!(number <= before + FEW_LINES + 2, "line {number} was read after {before}");
+            taken.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn a_long_line_comes_in_parts() {
+        let lines = read_lines(&b"0123456789\nx\n"[..], (FEW_LINES, 4));
+        assert!(lines.iter().eq(["0123", "4567", "89", "x"]));
+    }
 }

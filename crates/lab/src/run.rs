@@ -32,6 +32,9 @@ const LEAD: Duration = Duration::from_millis(50);
 /// How long a report may take beyond the end of the workload.
 const GRACE: Duration = Duration::from_secs(10);
 
+/// How often it is said how far a run is.
+const TICK: Duration = Duration::from_millis(200);
+
 /// Smallest transfer: one block's header.
 const TRANSFER_MIN: u64 = 16;
 
@@ -164,6 +167,11 @@ impl Plan<'_> {
             }
             _ => Window::new(epoch, epoch, until, self.scenario.warmup),
         }
+    }
+
+    /// How long after t = 0 the receiver is waited for at most, with the time of a last look.
+    pub(crate) fn longest(&self) -> Duration {
+        LEAD + self.scenario.duration + GRACE + TICK
     }
 
     fn traffic(&self) -> Result<Traffic, LabError> {
@@ -357,7 +365,6 @@ impl Endpoint {
         deadline: Instant,
         tick: &mut dyn FnMut(),
     ) -> Result<(Option<Event>, Option<String>), LabError> {
-        const TICK: Duration = Duration::from_millis(200);
         loop {
             let now = Instant::now();
             match self.event(deadline.min(now + TICK)) {

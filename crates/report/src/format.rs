@@ -63,3 +63,8 @@ pub(crate) fn mean_ci(value: &MeanCi, decimals: usize) -> String {
 pub(crate) fn put(html: &mut String, piece: std::fmt::Arguments<'_>) {
     html.write_fmt(piece).expect("a String takes all that is written");
 }
+
+/// A note as a paragraph below a table; nothing without one.
+pub(crate) fn paragraph(note: Option<String>) -> String {
+    note.map_or_else(String::new, |note| format!("<p class=\"facts\">{}</p>\n", escape(&note)))
+}

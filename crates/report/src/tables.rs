@@ -1,9 +1,9 @@
 //! The tables of a report.
 
-use weftline_scenario::{Comparison, ComparisonRow, MeanCi};
+use weftline_scenario::{Comparison, ComparisonRow, MeanCi, guest_note};
 
 use crate::data::Data;
-use crate::format::{decimals, escape, mean_ci, number, put};
+use crate::format::{decimals, escape, mean_ci, number, paragraph, put};
 
 /// A column of a comparison: its head, what it means, and its value with its scale and decimals.
 struct Column {
@@ -148,14 +148,17 @@ pub(crate) fn comparison(comparison: &Comparison, colours: &[String]) -> String 
                         .map(|width| width * column.scale),
                     count: value.count,
                 };
-                mean_ci(&scaled, column.decimals.unwrap_or(decimals(scaled.mean)))
+                let text = mean_ci(&scaled, column.decimals.unwrap_or(decimals(scaled.mean)));
+                // A guest's seconds are not the host's.
+                let is_other = column.head == "CPU" && !row.guest_kernels.is_empty();
+                if is_other { text + "*" } else { text }
             });
             put(&mut html, format_args!("<td>{cell}</td>"));
         }
         html.push_str("</tr>\n");
     }
     html.push_str("</tbody></table></div>\n");
-    html
+    html + &paragraph(comparison.guest_note())
 }
 
 /// The number of runs that count, with those that do not.
@@ -202,7 +205,7 @@ pub(crate) fn overview(data: &Data) -> String {
         html.push_str("</tr>\n");
     }
     html.push_str("</tbody></table></div>\n");
-    html
+    html + &paragraph(guest_note(&data.records))
 }
 
 fn overview_cell(row: Option<&ComparisonRow>) -> String {

@@ -245,6 +245,45 @@ fn long_series_are_a_strip_for_each_scheme() {
 }
 
 #[test]
+fn what_ran_in_a_guest_is_marked() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = ResultsWriter::open(dir.path()).unwrap();
+    for (scenario, scheme, kernel) in [
+        ("one", "linux-mptcp", None),
+        ("one", "linux-fbdt", Some("6.12.1 (a<b)")),
+        ("two", "linux-mptcp", None),
+    ] {
+        let record = RunRecord {
+            schema: 1,
+            world: "lab".to_owned(),
+            scenario: scenario.to_owned(),
+            scheme: scheme.to_owned(),
+            seed: 1,
+            completed: true,
+            goodput_mbps: Some(18.0),
+            bytes_delivered: Some(1_000_000_000),
+            cpu_seconds: Some(2.5),
+            guest_kernel: kernel.map(str::to_owned),
+            ..RunRecord::default()
+        };
+        writer.write_run(&record, &[]).unwrap();
+    }
+    let html = fs::read_to_string(write_report(dir.path(), &[]).unwrap()).unwrap();
+    let note = "<p class=\"facts\">* linux-fbdt ran in a guest, an emulated machine with virtual \
+                time: Linux 6.12.1 (a&lt;b).";
+    assert_eq!(
+        html.matches(note).count(),
+        2,
+        "below the overview and the table that has such a row"
+    );
+    assert_eq!(
+        (html.matches("<td>2.50*</td>").count(), html.matches("<td>2.50</td>").count()),
+        (1, 2)
+    );
+    balanced(&html);
+}
+
+#[test]
 fn one_run_of_a_paced_source_has_a_delay_and_no_interval() {
     let dir = tempfile::tempdir().unwrap();
     let mut writer = ResultsWriter::open(dir.path()).unwrap();

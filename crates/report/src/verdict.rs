@@ -1,6 +1,6 @@
 //! What came out, in a sentence: the first of a report.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use weftline_scenario::{
     LEAST_PLAYER_SEEDS, MeanCi, RunRecord, discards_say, mean_ci95, paired_ratio, ratios,
@@ -76,10 +76,22 @@ pub(crate) fn sentence(records: &[RunRecord]) -> Option<String> {
         [one] => of_one(one, yardstick, records)?,
         several => of_several(several, yardstick, records)?,
     };
+    let text = text + &in_guests(&counted);
     Some(match records.len() - counted.len() {
         0 => text,
         n => format!("{text} {} failed or did not count.", count(n, "run")),
     })
+}
+
+/// Which schemes ran on a machine that is none of the others'.
+fn in_guests(runs: &[&RunRecord]) -> String {
+    let guests = runs.iter().filter(|run| run.guest_kernel.is_some());
+    let schemes: BTreeSet<&str> = guests.map(|run| run.scheme.as_str()).collect();
+    if schemes.is_empty() {
+        return String::new();
+    }
+    let schemes: Vec<&str> = schemes.into_iter().collect();
+    format!(" In a guest, in virtual time: {}.", schemes.join(", "))
 }
 
 /// The schemes that use all paths, the best first; all of them if there is no such scheme.
@@ -241,6 +253,15 @@ mod tests {
         let text = sentence(&records).unwrap();
         assert!(text.contains("no clear difference"), "{text}");
         assert_eq!(sentence(&[]), None);
+    }
+
+    #[test]
+    fn what_ran_in_a_guest_is_said() {
+        let mut records = vec![run("a", "linux-mptcp", 1, 10.0), run("a", "linux-fbdt", 1, 20.0)];
+        assert!(!sentence(&records).unwrap().contains("guest"));
+        records[1].guest_kernel = Some("6.12.1 (a)".to_owned());
+        let text = sentence(&records).unwrap();
+        assert!(text.ends_with(" (1 run). In a guest, in virtual time: linux-fbdt."), "{text}");
     }
 
     #[test]

@@ -84,7 +84,7 @@ pub use results::{
 };
 pub use scenario::{BadTimes, Scenario};
 pub use scheme::{Congestion, Scheme, SchemeInfo};
-pub use summary::{Comparison, ComparisonRow, latest};
+pub use summary::{Comparison, ComparisonRow, guest_note, latest};
 pub use sweep::{Case, Sweep};
 pub use table::render_table;
 pub use topology::{CotagSpec, GatewayAps, WideLink};

@@ -1,6 +1,6 @@
 //! Runs laid side by side: means with confidence intervals, ratios and shares per scheme.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::mean::{MeanCi, mean_ci95};
 use crate::ratio::{paired_ratio, ratios_among};
@@ -38,6 +38,9 @@ pub struct ComparisonRow {
     pub scheme: String,
     /// The numbers of its runs in the list of records.
     pub runs: Vec<usize>,
+    /// The kernels of the guests that they ran in ([`RunRecord::guest_kernel`]), each once; none if they
+    /// ran in none.
+    pub guest_kernels: Vec<String>,
     /// How many runs did not complete.
     pub failed: usize,
     /// How many runs do not count because the emulator was late.
@@ -83,6 +86,12 @@ impl Comparison {
         groups.into_iter().map(|(first, runs)| Self::one(first, &runs, records)).collect()
     }
 
+    /// What a reader must know of the rows whose runs were made in guests; `None` if none was. CPU seconds
+    /// of these rows are to be marked with an asterisk, with which the note begins.
+    pub fn guest_note(&self) -> Option<String> {
+        note(self.rows.iter().map(|row| (row.scheme.as_str(), row.guest_kernels.clone())))
+    }
+
     fn one(first: &RunRecord, runs: &[usize], records: &[RunRecord]) -> Self {
         let mut schemes: Vec<(&str, Vec<usize>)> = Vec::new();
         for &run in runs {
@@ -125,6 +134,37 @@ pub fn latest(records: &[RunRecord]) -> Vec<usize> {
         }
     }
     places
+}
+
+/// The note of [`Comparison::guest_note`] for runs of any experiments.
+pub fn guest_note<'a>(runs: impl IntoIterator<Item = &'a RunRecord>) -> Option<String> {
+    note(runs.into_iter().map(|run| (run.scheme.as_str(), kernels(std::iter::once(run)))))
+}
+
+/// The guests' kernels of these runs, each once.
+fn kernels<'a>(runs: impl Iterator<Item = &'a RunRecord>) -> Vec<String> {
+    let kernels: BTreeSet<&String> = runs.filter_map(|run| run.guest_kernel.as_ref()).collect();
+    kernels.into_iter().cloned().collect()
+}
+
+/// Of schemes with their guests' kernels.
+fn note<'a>(schemes: impl Iterator<Item = (&'a str, Vec<String>)>) -> Option<String> {
+    let (mut names, mut all) = (Vec::new(), BTreeSet::new());
+    for (scheme, kernels) in schemes.filter(|(_, kernels)| !kernels.is_empty()) {
+        if !names.contains(&scheme) {
+            names.push(scheme);
+        }
+        all.extend(kernels);
+    }
+    let all: Vec<String> = all.into_iter().collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "* {} ran in a guest, an emulated machine with virtual time: Linux {}. Its CPU seconds are \
+             not the host's.",
+            names.join(", "),
+            all.join(", ")
+        )
+    })
 }
 
 /// What runs must have in common to be compared.
@@ -176,6 +216,7 @@ impl ComparisonRow {
             duplicate_share: mean(&RunRecord::duplicate_share),
             retransmitted_packets: mean(&|record| Some(record.retransmitted_packets()? as f64)),
             cpu_seconds_per_gb: mean(&RunRecord::cpu_seconds_per_gb),
+            guest_kernels: kernels(of_scheme()),
             runs,
         }
     }
@@ -201,6 +242,41 @@ mod tests {
             paths: paths.into_iter().map(path).collect(),
             ..RunRecord::default()
         }
+    }
+
+    #[test]
+    fn rows_of_a_guest_are_marked() {
+        let guest = |scheme: &str, seed, kernel: &str| RunRecord {
+            guest_kernel: Some(kernel.to_owned()),
+            cpu_seconds: Some(2.0),
+            bytes_delivered: Some(1_000_000_000),
+            ..run(scheme, seed, 40.0)
+        };
+        let host = RunRecord {
+            cpu_seconds: Some(3.0),
+            bytes_delivered: Some(1_000_000_000),
+            ..run("linux-mptcp", 1, 40.0)
+        };
+        let mut records = vec![host, guest("linux-default", 1, "6.12.1 (a)")];
+        records.push(guest("linux-fbdt", 1, "6.12.1 (a)"));
+        records.push(guest("linux-fbdt", 2, "6.12.2 (b)"));
+        let comparisons = Comparison::all(&records);
+        let note = "* linux-default, linux-fbdt ran in a guest, an emulated machine with virtual time: \
+                    Linux 6.12.1 (a), 6.12.2 (b). Its CPU seconds are not the host's.";
+        assert_eq!(comparisons[0].guest_note().as_deref(), Some(note));
+        assert_eq!(guest_note(&records).as_deref(), Some(note));
+        assert_eq!(guest_note(&records[..1]), None);
+        let table = crate::render_table(&comparisons);
+        assert!(table.ends_with(&format!("\n{note}")), "{table}");
+        let line = |scheme: &str| {
+            let own = |line: &&str| line.trim_start().starts_with(scheme);
+            table.lines().find(own).expect("it has a row").to_owned()
+        };
+        assert!(
+            line("linux-mptcp").contains(" 3.00 ") && line("linux-default").contains(" 2.00* ")
+        );
+        let none = crate::render_table(&Comparison::all(&records[..1]));
+        assert!(!none.contains('*'), "{none}");
     }
 
     #[test]

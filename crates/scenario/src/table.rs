@@ -32,7 +32,8 @@ fn one(comparison: &Comparison) -> String {
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    format!("{scenario}, {workload}, {congestion}{tls}\n{table}")
+    let note = comparison.guest_note().map_or_else(String::new, |note| format!("\n{note}"));
+    format!("{scenario}, {workload}, {congestion}{tls}\n{table}{note}")
 }
 
 fn cells(row: &ComparisonRow) -> Vec<Cell> {
@@ -46,6 +47,10 @@ fn cells(row: &ComparisonRow) -> Vec<Cell> {
         });
         Cell::new(text)
     };
+    // A guest's seconds are not the host's.
+    let mark = if row.guest_kernels.is_empty() { "" } else { "*" };
+    let cpu = mean(row.cpu_seconds_per_gb, 2, 1.0).content();
+    let cpu = if cpu.is_empty() { cpu } else { cpu + mark };
     let mut runs = row.runs.len().to_string();
     if row.failed > 0 {
         runs += &format!(", {} failed", row.failed);
@@ -63,7 +68,7 @@ fn cells(row: &ComparisonRow) -> Vec<Cell> {
         mean(row.longest_gap_ms, 0, 1.0),
         mean(row.duplicate_share, 2, 100.0),
         mean(row.retransmitted_packets, 0, 1.0),
-        mean(row.cpu_seconds_per_gb, 2, 1.0),
+        Cell::new(cpu),
         Cell::new(runs),
     ]
 }

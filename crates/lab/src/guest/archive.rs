@@ -13,6 +13,10 @@ use crate::LabError;
 /// Where the guest has this program.
 pub(super) const PROGRAM: &str = "bin/weftline";
 
+/// Where it has all libraries: those of the host may be found by its cache, a variable of its environment
+/// or the place of a program, of which the guest has none.
+pub(super) const LIBRARIES: &str = "lib";
+
 /// Kind and permissions of directories and of programs.
 const DIRECTORY: u32 = 0o040_755;
 const FILE: u32 = 0o100_755;
@@ -110,10 +114,10 @@ fn add_program(archive: &mut Archive, name: &str, program: &Path) -> Result<(), 
             "install it anew",
         )
     })?;
-    for library in libraries.into_iter().chain([interpreter]) {
+    for (name, library) in libraries.into_iter().chain([(interpreter, interpreter)]) {
         let bytes = read(Path::new(library))?;
         let elf = elf::parse(&bytes).ok_or_else(|| not_ours(Path::new(library)))?;
-        archive.file(library.trim_start_matches('/'), elf.loaded);
+        archive.file(&place(name), elf.loaded);
     }
     Ok(())
 }
@@ -130,8 +134,16 @@ fn not_ours(file: &Path) -> LabError {
     )
 }
 
-/// The files in a loader's list; the name of one that it does not find.
-fn libraries(list: &str) -> Result<Vec<&str>, &str> {
+/// Where the guest has a library of that name: a name with slashes is a place.
+fn place(name: &str) -> String {
+    match name.strip_prefix('/') {
+        Some(place) => place.to_owned(),
+        None => format!("{LIBRARIES}/{name}"),
+    }
+}
+
+/// The names and files in a loader's list; the name of one that it does not find.
+fn libraries(list: &str) -> Result<Vec<(&str, &str)>, &str> {
     let mut files = Vec::new();
     for line in list.lines().map(str::trim) {
         let (name, file) = line.split_once(" => ").unwrap_or((line, line));
@@ -139,7 +151,8 @@ fn libraries(list: &str) -> Result<Vec<&str>, &str> {
             return Err(name);
         }
         // What the kernel provides itself has no file.
-        files.extend(file.split(" (0x").next().filter(|file| file.starts_with('/')));
+        let file = file.split(" (0x").next().filter(|file| file.starts_with('/'));
+        files.extend(file.map(|file| (name.split(" (0x").next().unwrap_or(name), file)));
     }
     Ok(files)
 }
@@ -152,9 +165,20 @@ mod tests {
     fn a_loaders_list_is_read() {
         let list = "\tlinux-vdso.so.1 (0x00007fcce0275000)\n\
                     \tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007fccdfee8000)\n\
+                    \tlibz.so.1 => /opt/own/lib/libz.so.1.3 (0x00007fccdfee8000)\n\
                     \t/lib64/ld-linux-x86-64.so.2 (0x00007fcce0277000)\n";
-        let files = ["/lib/x86_64-linux-gnu/libc.so.6", "/lib64/ld-linux-x86-64.so.2"];
+        let loader = "/lib64/ld-linux-x86-64.so.2";
+        let files = [
+            ("libc.so.6", "/lib/x86_64-linux-gnu/libc.so.6"),
+            ("libz.so.1", "/opt/own/lib/libz.so.1.3"),
+            (loader, loader),
+        ];
         assert_eq!(libraries(list), Ok(files.to_vec()));
+        // Wherever the host has them, the guest's loader finds them.
+        assert_eq!(
+            files.map(|(name, _)| place(name)),
+            ["lib/libc.so.6", "lib/libz.so.1", &loader[1..]]
+        );
         assert_eq!(libraries("\tlibbpf.so.1 => not found\n"), Err("libbpf.so.1"));
         assert_eq!(libraries(""), Ok(Vec::new()));
     }

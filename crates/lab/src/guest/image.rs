@@ -17,6 +17,10 @@ const CACHE: &str = "WEFTLINE_KERNEL_CACHE";
 /// The usual one, in the home directory.
 const USUAL_CACHE: &str = ".cache/weftline-kernel";
 
+/// How sudo is told of the invoking user's.
+const UNDER_SUDO: &str = "; one that was built without sudo is found with \
+    'sudo WEFTLINE_KERNEL_CACHE=\"$HOME/.cache/weftline-kernel\" weftline lab …'";
+
 /// What makes an image.
 const BUILD: &str = "kernel/build";
 
@@ -29,6 +33,12 @@ const NAME: &str = "name";
 /// That of the lab's guests: the others look for their own faults, or have what only their tests need.
 const OURS: &str = "min";
 
+/// The same of a kernel without the patches, in which nothing but the kernel's own scheduler runs.
+const UNPATCHED: &str = "min unpatched";
+
+/// The scheduler that every kernel has.
+const PLAIN: &str = "default";
+
 /// How much of an image its header and version are in.
 const HEAD: u64 = 64 << 10;
 
@@ -37,14 +47,17 @@ const HEAD: u64 = 64 << 10;
 pub(super) struct Image {
     pub(super) file: PathBuf,
     release: String,
+    /// Whether it is known to have none of the patches.
+    pub(super) is_unpatched: bool,
     /// What of its sources and configuration its directory is named after.
     key: String,
 }
 
-/// As records have it: `6.12.117 (19174e282073685d)`.
+/// As records have it: `6.12.117 (19174e282073685d)`, or `6.12.117 (19174e282073685d, unpatched)`.
 impl fmt::Display for Image {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.release, self.key)
+        let unpatched = if self.is_unpatched { ", unpatched" } else { "" };
+        write!(f, "{} ({}{unpatched})", self.release, self.key)
     }
 }
 
@@ -59,7 +72,27 @@ pub(super) fn find() -> Result<Image, LabError> {
     }
     let set = std::env::var_os(CACHE).filter(|cache| !cache.is_empty()).map(PathBuf::from);
     let home = || std::env::var_os("HOME").unwrap_or_default();
-    newest(&set.unwrap_or_else(|| Path::new(&home()).join(USUAL_CACHE)))
+    let is_sudo = set.is_none() && std::env::var_os("SUDO_USER").is_some();
+    newest(&set.unwrap_or_else(|| Path::new(&home()).join(USUAL_CACHE)), is_sudo)
+}
+
+impl Image {
+    /// Refuses a scheme whose scheduler the patches bring, if it is known that the kernel has none of them.
+    ///
+    /// # Errors
+    /// [`LabError::NotPossible`], with what to do.
+    pub(super) fn check(&self, scheme: &str, scheduler: &str) -> Result<(), LabError> {
+        if !self.is_unpatched || scheduler == PLAIN {
+            return Ok(());
+        }
+        Err(LabError::not_possible(
+            format!(
+                "{IMAGE}: {} was built without the patches, which bring the scheduler of {scheme}",
+                self.file.display()
+            ),
+            format!("unset it, name an image with them, or run linux-{PLAIN} alone"),
+        ))
+    }
 }
 
 /// The image in that file.
@@ -68,13 +101,12 @@ fn named(file: &Path) -> Result<Image, LabError> {
         let remedy = format!("name an image that '{BUILD}' has printed, or unset it");
         Err(LabError::not_possible(format!("{IMAGE}: {} {why}", file.display()), remedy))
     };
-    match fs::read_to_string(file.with_file_name(NAME)) {
-        Ok(name) if name.trim() != OURS => {
-            let name = name.trim().chars().take(40).collect::<String>().escape_debug().to_string();
-            return refused(format!("was built as '{name}', not as '{OURS}'"));
-        }
-        // An image from elsewhere has no name.
-        _ => {}
+    // An image from elsewhere has no name.
+    let name = fs::read_to_string(file.with_file_name(NAME)).ok();
+    let name = name.as_deref().map(str::trim);
+    if let Some(name) = name.filter(|name| ![OURS, UNPATCHED].contains(name)) {
+        let name = name.chars().take(40).collect::<String>().escape_debug().to_string();
+        return refused(format!("was built as '{name}', not as '{OURS}'"));
     }
     match fs::read_to_string(file.with_file_name(".config")) {
         Ok(config) if missing(&config).next().is_some() => {
@@ -85,14 +117,15 @@ fn named(file: &Path) -> Result<Image, LabError> {
         _ => {}
     }
     match open(file) {
-        Ok(Some(image)) => Ok(image),
+        Ok(Some(image)) => Ok(Image { is_unpatched: name == Some(UNPATCHED), ..image }),
         Ok(None) => refused("is no kernel for x86".to_owned()),
         Err(error) => refused(format!("cannot be read ({error})")),
     }
 }
 
-/// The newest such image in a directory of `kernel/build`.
-fn newest(cache: &Path) -> Result<Image, LabError> {
+/// The newest such image in a directory of `kernel/build`. With `is_sudo` this is the superuser's own, and
+/// that of the user is elsewhere.
+fn newest(cache: &Path, is_sudo: bool) -> Result<Image, LabError> {
     let (mut best, mut others) = (None, 0);
     // A directory that is not there has none.
     for entry in fs::read_dir(cache).into_iter().flatten().flatten() {
@@ -123,7 +156,8 @@ fn newest(cache: &Path) -> Result<Image, LabError> {
             format!("there is no patched kernel for guests in {}{others}", cache.display()),
             format!(
                 "build it once with '{BUILD}' in Weftline's sources (a quarter of an hour; \
-                 kernel/README.md), or name one with {IMAGE}=FILE"
+                 kernel/README.md), or name one with {IMAGE}=FILE{}",
+                if is_sudo { UNDER_SUDO } else { "" }
             ),
         )
     })
@@ -142,7 +176,8 @@ fn open(file: &Path) -> io::Result<Option<Image>> {
     let folder = file.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
     let is_key = folder.len() == 16 && folder.bytes().all(|byte| byte.is_ascii_hexdigit());
     let key = if is_key { folder.into_owned() } else { "of unknown origin".to_owned() };
-    Ok(Some(Image { file: file.to_owned(), release: release.to_owned(), key }))
+    let (file, release) = (file.to_owned(), release.to_owned());
+    Ok(Some(Image { file, release, is_unpatched: false, key }))
 }
 
 /// The release in the header of a kernel for x86 (its Documentation/arch/x86/boot.rst).
@@ -189,26 +224,39 @@ mod tests {
     #[test]
     fn the_newest_image_for_the_lab_is_found() {
         let dir = tempfile::tempdir().unwrap();
-        let none = said(newest(&dir.path().join("none")));
+        let none = said(newest(&dir.path().join("none"), false));
         assert!(none.contains("there is no patched kernel for guests in /"), "{none}");
         assert!(none.contains("build it once with 'kernel/build' in"), "{none}");
+        assert!(!none.contains("sudo"), "{none}");
+        let none = said(newest(&dir.path().join("none"), true));
+        assert!(
+            none.contains("'sudo WEFTLINE_KERNEL_CACHE=\"$HOME/.cache/weftline-kernel\" w"),
+            "{none}"
+        );
         put(dir.path(), "0123456789abcdef", "6.12.1", &OPTIONS[1..]);
         put(dir.path(), "1123456789abcdef", "6.12.2", &OPTIONS);
         fs::write(dir.path().join("1123456789abcdef/name"), "min unpatched\n").unwrap();
         put(dir.path(), "4123456789abcdef", "6.12.2", &OPTIONS);
         fs::write(dir.path().join("4123456789abcdef/name"), "selftests\n").unwrap();
-        let other = said(named(&dir.path().join("1123456789abcdef/bzImage")));
-        assert!(other.contains("was built as 'min unpatched', not as 'min'"), "{other}");
-        let none = said(newest(dir.path()));
+        let other = named(&dir.path().join("1123456789abcdef/bzImage")).unwrap();
+        assert_eq!(other.to_string(), "6.12.2 (1123456789abcdef, unpatched)");
+        assert!(other.check("linux-default", "default").is_ok());
+        let refused = other.check("linux-fbdt", "fbdt").unwrap_err().to_string();
+        assert!(refused.contains("bzImage was built without the patches"), "{refused}");
+        assert!(refused.contains("the scheduler of linux-fbdt; unset it"), "{refused}");
+        let other = said(named(&dir.path().join("4123456789abcdef/bzImage")));
+        assert!(other.contains("was built as 'selftests', not as 'min'"), "{other}");
+        let none = said(newest(dir.path(), false));
         assert!(none.contains("(of 3 there, none was built as 'min', with the patches)"), "{none}");
         put(dir.path(), "2123456789abcdef", "6.12.3", &OPTIONS);
-        assert_eq!(said(newest(dir.path())), "6.12.3 (2123456789abcdef)");
+        assert_eq!(said(newest(dir.path(), false)), "6.12.3 (2123456789abcdef)");
+        assert!(newest(dir.path(), false).unwrap().check("linux-fbdt", "fbdt").is_ok());
         put(dir.path(), "1000000000000000", "6.12.4", &OPTIONS);
         let file =
             File::options().append(true).open(dir.path().join("2123456789abcdef/bzImage")).unwrap();
         let times = fs::FileTimes::new().set_modified(std::time::UNIX_EPOCH);
         file.set_times(times).unwrap();
-        assert_eq!(said(newest(dir.path())), "6.12.4 (1000000000000000)");
+        assert_eq!(said(newest(dir.path(), false)), "6.12.4 (1000000000000000)");
     }
 
     #[test]

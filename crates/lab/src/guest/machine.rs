@@ -12,8 +12,9 @@ use rustix::fs::MemfdFlags;
 use weftline_scenario::RunRecord;
 
 use super::Guests;
-use super::archive::{self, Archive, PROGRAM};
-use super::hearing::{Heard, Hearing, Row, complaint, plain};
+use super::archive::{self, Archive, LIBRARIES, PROGRAM};
+use super::figures::Row;
+use super::hearing::{Heard, Hearing, complaint, plain};
 use super::inside::{GUEST_COMMAND, REQUEST};
 use super::words::Request;
 use crate::LabError;
@@ -23,9 +24,12 @@ use crate::sys::process;
 
 const QEMU: &str = "qemu-system-x86_64";
 
-/// How long a guest may say nothing. It says how far it is five times in each of its seconds, and that
+/// How long a guest may come no further. It says how far it is five times in each of its seconds, and that
 /// it boots takes less than a minute of a slow machine.
 const SILENCE: Duration = Duration::from_secs(300);
+
+/// Longest line of a guest: more than it may say besides its series, so that such a line is refused as that.
+const LINE_MAX: u64 = 2 << 20;
 
 /// QEMU's machine: one processor, emulated, of 500 million instructions in each of its own seconds,
 /// which skips all waiting. Nothing but what we give it.
@@ -69,13 +73,14 @@ pub(super) fn run(
     stop: &StopFlag,
     progress: &mut dyn FnMut(Duration),
 ) -> Result<(RunRecord, Vec<Row>), LabError> {
-    let mut guest = Program::start("the guest", command(guests, plan)?, stop)?;
+    let mut guest = Program::start_bounded("the guest", command(guests, plan)?, stop, LINE_MAX)?;
     let mut hearing = Hearing::new(plan);
+    let mut deadline = Instant::now() + SILENCE;
     loop {
-        let line = match guest.line(Instant::now() + SILENCE) {
+        let line = match guest.line(deadline) {
             Ok(Some(line)) => line,
             Ok(None) => {
-                let silence = format!("it said nothing for {} s", SILENCE.as_secs());
+                let silence = format!("it came no further for {} s", SILENCE.as_secs());
                 return Err(failure(&mut guest, &silence, true));
             }
             Err(LabError::Failed(_)) => {
@@ -88,8 +93,13 @@ pub(super) fn run(
             Err(error) => return Err(error),
         };
         match hearing.hear(&line) {
-            Ok(Heard::At(elapsed)) => progress(elapsed),
-            Ok(Heard::Part) => {}
+            Ok(Heard::At(elapsed)) => {
+                progress(elapsed);
+                deadline = Instant::now() + SILENCE;
+            }
+            Ok(Heard::Part) => deadline = Instant::now() + SILENCE,
+            // What has been said already is still taken after the deadline; its bytes are counted.
+            Ok(Heard::Nothing) => {}
             Ok(Heard::End(record, rows)) => {
                 guest.stop()?;
                 return match complaint(&guest.errors()) {
@@ -125,10 +135,11 @@ fn command(guests: &Guests, plan: &Plan<'_>) -> Result<Command, LabError> {
     command.arg("-kernel").arg(&guests.kernel.file);
     command.arg("-initrd").arg(format!("/proc/self/fd/{}", initial.as_raw_fd()));
     // Warnings are level 4. A kernel that complains ends there, however much its console says after it.
-    // The words after the dashes are for the first process.
+    // The words after the dashes are for the first process, and what no part of the kernel knows is its
+    // environment.
     command.arg("-append").arg(format!(
         "console=ttyS0 loglevel=5 panic=-1 panic_on_warn=1 oops=panic no_timer_check rdinit=/{PROGRAM} \
-         -- {GUEST_COMMAND}"
+         LD_LIBRARY_PATH=/{LIBRARIES} -- {GUEST_COMMAND}"
     ));
     command.process_group(0);
     process::die_with_us(&mut command);

@@ -7,6 +7,7 @@
 
 mod archive;
 mod elf;
+mod figures;
 mod hearing;
 mod image;
 mod inside;
@@ -21,7 +22,7 @@ use weftline_scenario::{Congestion, RunRecord, Sample, Scenario, Scheme, Workloa
 use crate::LabError;
 use crate::child::StopFlag;
 use crate::run::Plan;
-use hearing::Row;
+use figures::Row;
 use image::Image;
 
 pub use inside::{GUEST_COMMAND, run_guest};
@@ -86,13 +87,21 @@ pub(crate) fn available(program: &Path) -> Result<String, LabError> {
 /// What guests are made of, if one of the schemes runs in one.
 ///
 /// # Errors
-/// Those of [`Guests::find`].
+/// Those of [`Guests::find`]; [`LabError::NotPossible`] if their kernel has not the scheduler of one.
 pub(crate) fn needed<'a>(
-    mut schemes: impl Iterator<Item = &'a Scheme>,
+    schemes: impl Iterator<Item = &'a Scheme>,
     program: &Path,
 ) -> Result<Option<Guests>, LabError> {
-    let is_wanted = schemes.any(|scheme| scheme.guest_scheduler().is_some());
-    is_wanted.then(|| Guests::find(program)).transpose()
+    let mut guests = None;
+    for scheme in schemes {
+        let Some(scheduler) = scheme.guest_scheduler() else { continue };
+        let guests = match &mut guests {
+            Some(guests) => guests,
+            none => none.insert(Guests::find(program)?),
+        };
+        guests.kernel.check(&scheme.to_string(), scheduler)?;
+    }
+    Ok(guests)
 }
 
 impl Guests {

@@ -1,7 +1,7 @@
 //! The numbers of a sweep's figures as a table.
 
 use super::{Cells, Group, Measure, Stat, Sweeps, exact};
-use crate::format::{escape, put};
+use crate::format::{escape, paragraph, put};
 use crate::quantity::shorten;
 
 /// The most rows; what is beyond is only counted.
@@ -72,7 +72,8 @@ pub(super) fn of(
             ),
         );
     }
-    html
+    let shown = cells.values().flatten().map(|&run| &sweeps.records[run]);
+    html + &paragraph(weftline_scenario::guest_note(shown))
 }
 
 /// A statistic as the cell of a table.
