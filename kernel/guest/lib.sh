@@ -87,18 +87,15 @@ checksums() {
     for host in A B; do on "$host" sysctl -qw "net.mptcp.checksum_enabled=$1"; done
 }
 
-counter() { # host, pattern of names: the sum of MPTCP's counters of these names
-    on "$1" awk -v names="$2" '
-        $1 == "MPTcpExt:" && !head { head = 1; for (i = 2; i <= NF; i++) name[i] = $i; next }
-        $1 == "MPTcpExt:" { for (i = 2; i <= NF; i++) if (name[i] ~ names) n += $i }
-        END { print n + 0 }' /proc/net/netstat
-}
-
 counted() { # host, pattern: the counters of these names that are not 0, each with its count
     on "$1" awk -v names="$2" -v host="$1" '
         $1 == "MPTcpExt:" && !head { head = 1; for (i = 2; i <= NF; i++) name[i] = $i; next }
         $1 == "MPTcpExt:" { for (i = 2; i <= NF; i++) if (name[i] ~ names && $i) printf " %s.%s=%d", host, name[i], $i }
         ' /proc/net/netstat
+}
+
+counter() { # host, pattern: their sum
+    counted "$1" "$2" | awk -v RS=' ' -F= '{ n += $2 } END { print n + 0 }'
 }
 
 both() { # pattern

@@ -80,7 +80,10 @@ pub(super) fn run(
         let line = match guest.line(deadline) {
             Ok(Some(line)) => line,
             Ok(None) => {
-                let silence = format!("it came no further for {} s", SILENCE.as_secs());
+                let silence = format!(
+                    "it came no further for {} s (if the host has no time for it, run it with less beside)",
+                    SILENCE.as_secs()
+                );
                 return Err(failure(&mut guest, &silence, true));
             }
             Err(LabError::Failed(_)) => {
