@@ -18,23 +18,8 @@ make_hosts() {
     done
     echo 33554432 >/proc/sys/net/core/wmem_max
     echo 33554432 >/proc/sys/net/core/rmem_max
-    for i in 1 2; do
-        ip link add "a$i" netns A type veth peer name "ra$i" netns R
-        ip link add "b$i" netns B type veth peer name "rb$i" netns R
-        # netem loses and delays packets, not what the kernel has put together of many.
-        ip -n A link set "a$i" gso_max_segs 1
-        ip -n B link set "b$i" gso_max_segs 1
-        ip -n A addr add "10.$i.0.1/24" dev "a$i"
-        ip -n R addr add "10.$i.0.2/24" dev "ra$i"
-        ip -n B addr add "10.1$i.0.1/24" dev "b$i"
-        ip -n R addr add "10.1$i.0.2/24" dev "rb$i"
-        for end in "A a$i" "R ra$i" "R rb$i" "B b$i"; do
-            # shellcheck disable=SC2086
-            set -- $end
-            ip -n "$1" link set "$2" up
-        done
-        routes "$i"
-    done
+    make_link 1
+    make_link 2
     on R sysctl -qw net.ipv4.ip_forward=1
     for host in A B; do
         on "$host" sysctl -qw net.mptcp.enabled=1 net.ipv4.tcp_congestion_control=cubic \
@@ -42,6 +27,22 @@ make_hosts() {
         ip -n "$host" mptcp limits set subflow 2 add_addr_accepted 2
     done
     ip -n B mptcp endpoint add 10.12.0.1 dev b2 signal
+}
+
+make_link() { # number: from A by R to B
+    ip link add "a$1" netns A type veth peer name "ra$1" netns R
+    ip link add "b$1" netns B type veth peer name "rb$1" netns R
+    # netem loses and delays packets, not what the kernel has put together of many.
+    ip -n A link set "a$1" gso_max_segs 1
+    ip -n B link set "b$1" gso_max_segs 1
+    ip -n A addr add "10.$1.0.1/24" dev "a$1"
+    ip -n R addr add "10.$1.0.2/24" dev "ra$1"
+    ip -n B addr add "10.1$1.0.1/24" dev "b$1"
+    ip -n R addr add "10.1$1.0.2/24" dev "rb$1"
+    for end in "A a$1" "R ra$1" "R rb$1" "B b$1"; do
+        ip -n "${end% *}" link set "${end#* }" up
+    done
+    routes "$1"
 }
 
 routes() { # link: what is lost when it goes down
