@@ -32,7 +32,8 @@ const SELF_TEST_TIME: Duration = Duration::from_secs(3);
 /// [`LabError::NotPossible`] if the lab cannot run at all here.
 pub fn check() -> Result<(), LabError> {
     let program = std::env::current_exe().map_err(LabError::os("finding this program"))?;
-    let privilege = privilege::ensure()?;
+    // A guest needs no rights: whether one can be booted is said in any case.
+    let privilege = privilege::ensure().inspect_err(|_| check_guests(&program))?;
     let ns = Netns::create()?;
     say(
         true,
@@ -52,10 +53,7 @@ pub fn check() -> Result<(), LabError> {
         Ok(()) => say(true, "kernel MPTCP", "there"),
         Err(error) => say(false, "kernel MPTCP", &format!("{error}")),
     }
-    match guest::available(&program) {
-        Ok(kernel) => say(true, "guests with the patched kernel", &kernel),
-        Err(error) => say(false, "guests with the patched kernel", &error.to_string()),
-    }
+    check_guests(&program);
     check_congestions(&ns);
     for (name, about) in [
         ("iperf3", "for the workload iperf3; install the package iperf3"),
@@ -74,6 +72,13 @@ pub fn check() -> Result<(), LabError> {
     let enough = if cores < 2 { "; the emulator wants one of its own" } else { "" };
     say(cores >= 2, "processor cores", &format!("{cores}{enough}"));
     self_test(&program)
+}
+
+fn check_guests(program: &Path) {
+    match guest::available(program) {
+        Ok(kernel) => say(true, "guests with the patched kernel", &kernel),
+        Err(error) => say(false, "guests with the patched kernel", &error.to_string()),
+    }
 }
 
 fn say(good: bool, what: &str, text: &str) {
