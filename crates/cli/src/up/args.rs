@@ -15,7 +15,6 @@ use super::Files;
 use super::invited::basis;
 use super::links::{self, Links};
 use super::saved::{self, Calls, Saved};
-use super::strict::Strict;
 use crate::connect::{ClientParts, Shown};
 use crate::failure::Failure;
 use crate::invite::Invite;
@@ -101,40 +100,6 @@ pub(super) struct Wish {
     /// Whether the kill switch is closed, and whether private networks of links are reached then.
     pub(super) strict: bool,
     pub(super) lan: bool,
-}
-
-impl Wish {
-    /// Closes the kill switch, if it is to be and is not `closed` by now: whoever has closed it has said until
-    /// when.
-    ///
-    /// # Errors
-    /// When it cannot be closed, or something is to go directly all the same.
-    pub(super) fn close(
-        &self,
-        args: &UpArgs,
-        closed: Option<Strict>,
-    ) -> Result<Option<Strict>, Failure> {
-        if !self.strict && closed.is_none() {
-            return match self.lan {
-                true => Err(Failure::wrong_use("--lan is for --strict, which is not given")),
-                false => Ok(None),
-            };
-        }
-        if !self.dns {
-            return Err(Failure::wrong_use(
-                "with --strict questions to DNS reach the server alone: remove dns = \"system\" in \
-                 up.toml, or strict",
-            ));
-        }
-        if !self.exceptions.is_empty() {
-            return Err(Failure::wrong_use(
-                "nothing goes directly with --strict: remove the exceptions (--except, and except in \
-                 up.toml), or strict",
-            ));
-        }
-        let links = Links::new(&args.path, self.invite.addresses.clone())?;
-        closed.map_or_else(|| Strict::close(self.lan, links.interfaces()), Ok).map(Some)
-    }
 }
 
 impl UpArgs {

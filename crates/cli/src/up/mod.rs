@@ -120,7 +120,7 @@ fn go(
     let doors = args.doors()?;
     let wish = args.wish()?;
     secrets::raise_file_limit();
-    let strict = wish.close(args, closed)?;
+    let strict = Strict::wished(&wish, args, closed)?;
     // Before anything is opened that must go with this process.
     let _janitor = lifeline::start(instance, &files.journal, lifeline::Left::RulesAndSysctls)?;
     let runtime = runtime()?;

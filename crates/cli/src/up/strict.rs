@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use weftline_net::{DEVICE, Inside, KillSwitch, Near, NetError};
 
+use super::args::Wish;
 use super::{Links, UpArgs, saved};
 use crate::failure::Failure;
 
@@ -55,6 +56,37 @@ impl Strict {
         let links = Links::new(&args.path, Vec::new());
         let used = links.map(|links| links.interfaces()).unwrap_or_default();
         Self::close(lan || args.lan, used).map(Some)
+    }
+
+    /// Closes it if that is wished for, and it is not `closed` by now: whoever has closed it has said until when.
+    ///
+    /// # Errors
+    /// When it cannot be closed, or something is to go directly all the same.
+    pub(super) fn wished(
+        wish: &Wish,
+        args: &UpArgs,
+        closed: Option<Self>,
+    ) -> Result<Option<Self>, Failure> {
+        if !wish.strict && closed.is_none() {
+            return match wish.lan {
+                true => Err(Failure::wrong_use("--lan is for --strict, which is not given")),
+                false => Ok(None),
+            };
+        }
+        if !wish.dns {
+            return Err(Failure::wrong_use(
+                "with --strict questions to DNS reach the server alone: remove dns = \"system\" in \
+                 up.toml, or strict",
+            ));
+        }
+        if !wish.exceptions.is_empty() {
+            return Err(Failure::wrong_use(
+                "nothing goes directly with --strict: remove the exceptions (--except, and except in \
+                 up.toml), or strict",
+            ));
+        }
+        let links = Links::new(&args.path, wish.invite.addresses.clone())?;
+        closed.map_or_else(|| Self::close(wish.lan, links.interfaces()), Ok).map(Some)
     }
 
     /// Follows the networks of links, and closes it again if somebody has opened it.
