@@ -110,8 +110,6 @@ fn an_invite_expires() {
     let up = net.up(&phone);
     up.signal("-TERM");
     assert_eq!(up.end().0, Some(0));
-    // Once for each invite, so that the next time is the one below.
-    server.logs("has been read again");
     server.logs("has been read again");
     // Its time goes by.
     let file = net.state.path().join("internet.tokens");
