@@ -56,13 +56,14 @@ shape() { # link, Mb/s, ms one way, queue in packets, loss in %
     done
 }
 
-links() { # name, loss in %: 20 + 30 Mb/s or 100 + 100 Mb/s, round trips of 10 to 200 ms
+links() { # name, loss in %: 20 + 30, 100 + 100 or 10 + 3 Mb/s, round trips of 10 to 200 ms; slow has a second of queue
     case "$1" in
         20) shape 1 20 10 100 "$2" && shape 2 30 15 120 "$2" ;;
         100) shape 1 100 5 250 "$2" && shape 2 100 15 350 "$2" ;;
         near) shape 1 20 5 100 "$2" && shape 2 30 5 120 "$2" ;;
         far) shape 1 20 100 340 "$2" && shape 2 30 100 500 "$2" ;;
         uneven) shape 1 20 5 100 "$2" && shape 2 30 100 500 "$2" ;;
+        slow) shape 1 10 5 100 "$2" && shape 2 3 5 250 "$2" ;;
         *) echo "no links $1" && return 1 ;;
     esac
 }

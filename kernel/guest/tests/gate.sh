@@ -33,7 +33,7 @@ run_cell() { # scheduler, links, case, rcvbuf, pace, round
         meanwhile=$!
     fi
     PACE=$5 TIMED=1
-    through "$1" "$bytes" "$6" "${WEFT_sndbuf:-4194304}" "$4" || { echo "$*: $said"; return 1; }
+    through "$1" "$bytes" "$6" "${WEFT_sndbuf:-0}" "$4" || { echo "$*: $said"; return 1; }
     [ "$3" != blocked ] || wait "$meanwhile"
     faults=$(($(both "$FAULTS") - faults))
     echo "gate $1 $2:$3:$4:$5 $(value mbit) $(value gap_ms) $(value p50_ms) $(value p99_ms)" \

@@ -31,7 +31,7 @@ const SILENCE: Duration = Duration::from_secs(300);
 /// Longest line of a guest: more than it may say besides its series, so that such a line is refused as that.
 const LINE_MAX: u64 = 2 << 20;
 
-/// QEMU's machine: one processor, emulated, of 500 million instructions in each of its own seconds,
+/// QEMU's machine: one processor, emulated, of 10^9 instructions in each of its own seconds,
 /// which skips all waiting. Nothing but what we give it.
 const MACHINE: [&str; 17] = [
     "-accel",
@@ -39,7 +39,7 @@ const MACHINE: [&str; 17] = [
     "-cpu",
     "max",
     "-icount",
-    "shift=1,sleep=off",
+    "shift=0,sleep=off",
     "-smp",
     "1",
     "-m",
