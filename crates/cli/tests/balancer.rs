@@ -17,9 +17,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Instant;
 
-use common::{Daemon, PATIENCE, failure};
+use common::{Daemon, PATIENCE, failure, reserved};
 use serde_json::Value;
-use socket2::{Domain, Socket, Type};
+use socket2::Socket;
 
 /// Connections under way when one server stops, and new ones after that.
 const BEFORE: u64 = 100;
@@ -35,15 +35,6 @@ fn has_haproxy() -> bool {
         eprintln!("skipped: haproxy is not installed; sudo apt-get install haproxy");
     }
     there
-}
-
-/// An address on which a daemon can listen, and nobody else while the socket is held.
-fn reserved() -> (Socket, SocketAddr) {
-    let held = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-    held.set_reuse_address(true).unwrap();
-    held.bind(&"127.0.0.1:0".parse::<SocketAddr>().unwrap().into()).unwrap();
-    let address = held.local_addr().unwrap().as_socket().unwrap();
-    (held, address)
 }
 
 /// haproxy in front of two servers; killed at the end.

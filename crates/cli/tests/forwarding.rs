@@ -8,7 +8,7 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::thread;
 
-use common::{Daemon, connect, refusing, serve};
+use common::{Daemon, connect, refusing, reserved, serve, serve_at};
 
 fn pattern(len: usize, seed: u64) -> Vec<u8> {
     (0..len as u64)
@@ -145,17 +145,15 @@ fn a_peer_that_speaks_something_else_disturbs_nobody() {
 fn the_fingerprint_stays_over_a_restart_and_connections_come_back() {
     let state = tempfile::tempdir().unwrap();
     let target = target(reversing);
-    let (server, address, fingerprint) = serve(state.path(), target);
+    // Nobody else gets the port between the two.
+    let (_held, listen) = reserved();
+    let (server, address, fingerprint) = serve_at(listen, state.path(), target);
     let (client, local) = connect(address, &fingerprint);
     assert_eq!(ask(local, b"abc"), b"cba");
     server.signal("-TERM");
     assert_eq!(server.end(), (Some(0), String::new()));
-    let (dir, listen, target) =
-        (state.path().to_str().unwrap(), address.to_string(), target.to_string());
-    let mut server =
-        Daemon::start(&["serve", "--listen", &listen, "--forward", &target, "--state-dir", dir]);
-    assert_eq!(server.says("fingerprint"), fingerprint);
-    assert_eq!(server.listening(), address);
+    let (_server, again, same) = serve_at(listen, state.path(), target);
+    assert_eq!((again, same), (address, fingerprint));
     assert_eq!(ask(local, b"def"), b"fed");
     client.signal("-INT");
     assert_eq!(client.end(), (Some(0), String::new()));

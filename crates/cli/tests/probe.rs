@@ -5,8 +5,10 @@ mod common;
 
 use std::fs;
 use std::net::UdpSocket;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use common::{Daemon, failure, run, weftline};
+use common::{Daemon, PATIENCE, failure, run, weftline};
 use weftline_judged::verdict;
 use weftline_scenario::{RateSpec, Scenario};
 
@@ -21,7 +23,30 @@ fn serve(args: &[&str]) -> (Daemon, String) {
 /// Measures for a moment; standard output and standard error.
 #[track_caller]
 fn measure(address: &str, args: &[&str]) -> (String, String) {
-    measure_for("2s", address, args)
+    measure_until(address, args, |_| true)
+}
+
+/// Measures for a moment, again and again until it shows enough: in one in which this machine stands still,
+/// no train comes, or too late for the server.
+#[track_caller]
+fn measure_until(address: &str, args: &[&str], enough: impl Fn(&str) -> bool) -> (String, String) {
+    let all = [&["probe", "run", address, "--duration", "2s"], args].concat();
+    let began = Instant::now();
+    loop {
+        let output = run(&all);
+        let texts = [output.stdout, output.stderr];
+        let [out, errors] = texts.map(|text| String::from_utf8(text).unwrap());
+        match output.status.success() {
+            true if enough(&out) => return (out, errors),
+            true => {}
+            false => {
+                let is_late =
+                    ["no train", "the time is over"].iter().any(|why| errors.contains(why));
+                assert!(is_late, "{all:?}: {out}{errors}");
+            }
+        }
+        assert!(began.elapsed() < PATIENCE, "{all:?}: {out}{errors}");
+    }
 }
 
 #[track_caller]
@@ -38,7 +63,8 @@ fn a_measurement_is_told_and_its_trace_is_a_scenarios() {
     let (_server, address) = serve(&[]);
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("rate.csv");
-    let (out, errors) = measure(&address, &["--out", file.to_str().unwrap()]);
+    let is_long = |_: &str| fs::read_to_string(&file).unwrap().lines().count() > 3;
+    let (out, errors) = measure_until(&address, &["--out", file.to_str().unwrap()], is_long);
     assert!(out.contains("down: mean ") && out.contains(" %, rtt "), "{out}");
     assert!(out.contains("rows written to ") && errors.is_empty(), "{out}{errors}");
     let scenario = dir.path().join("mine.toml");
@@ -50,7 +76,7 @@ fn a_measurement_is_told_and_its_trace_is_a_scenarios() {
     let rows: Vec<String> = fs::read_to_string(&file).unwrap().lines().map(str::to_owned).collect();
     assert!(rows.len() > 3, "{rows:?}");
     let (time, rate) = rows[rows.len() / 2].split_once(',').unwrap();
-    let time = std::time::Duration::from_secs_f64(time.parse().unwrap());
+    let time = Duration::from_secs_f64(time.parse().unwrap());
     let read = trace.trace.rate_at(time).as_mbps_f64();
     assert!((read - rate.parse::<f64>().unwrap()).abs() < 1e-3, "{read} for {rate}");
 }
@@ -58,13 +84,20 @@ fn a_measurement_is_told_and_its_trace_is_a_scenarios() {
 #[test]
 fn json_is_an_object_a_train_and_nothing_else() {
     let (_server, address) = serve(&[]);
-    let (out, errors) = measure(&address, &["--json", "--direction", "both"]);
-    let lines: Vec<serde_json::Value> =
-        out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let parsed = |out: &str| -> Vec<serde_json::Value> {
+        out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let has_rates = |lines: &[serde_json::Value], direction: &str| {
+        let of = lines.iter().filter(|line| line["direction"] == direction);
+        of.filter(|line| line["rate_mbps"].as_f64().is_some_and(|rate| rate > 0.0)).count() > 2
+    };
+    let both = |out: &str| ["down", "up"].iter().all(|way| has_rates(&parsed(out), way));
+    let args = ["--json", "--direction", "both"];
+    let (out, errors) = measure_until(&address, &args, both);
+    let lines = parsed(&out);
     for direction in ["down", "up"] {
         let of = || lines.iter().filter(|line| line["direction"] == direction);
-        let rates = of().filter(|line| line["rate_mbps"].as_f64().is_some_and(|rate| rate > 0.0));
-        assert!(rates.count() > 2, "{out}");
+        assert!(has_rates(&lines, direction), "{out}");
         let times: Vec<f64> = of().map(|line| line["time_s"].as_f64().unwrap()).collect();
         assert!(times.is_sorted(), "{times:?}");
         assert!(errors.contains(&format!("weftline: {direction}: mean ")), "{errors}");
@@ -166,7 +199,10 @@ fn a_server_has_as_many_clients_as_it_may_and_tells_the_others() {
 
 #[test]
 fn wrong_use_is_one_line() {
-    let closed = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    // Who speaks to one other only hears nobody else, and nobody else gets the port while it is held.
+    let held = UdpSocket::bind("127.0.0.1:0").unwrap();
+    held.connect("127.0.0.1:1").unwrap();
+    let closed = held.local_addr().unwrap().to_string();
     for (status, args, message) in [
         (2, &["127.0.0.1", "--train", "3"][..], "a train has 8 to 200 packets, not 3"),
         (2, &["127.0.0.1", "--size", "60"], "packets have 128 to 9000 bytes, not 60"),
@@ -230,8 +266,15 @@ fn a_client_that_is_interrupted_keeps_what_it_has() {
     let file = dir.path().join("rate.csv");
     let args = ["probe", "run", &address, "--duration", "1m", "--out", file.to_str().unwrap()];
     let mut client = Daemon::spawn(&mut weftline(&args));
-    client.says("1 s down:");
+    // After a second, or later where the machine stands still.
+    let said = client.says("");
+    assert!(said.contains(" s down: "), "{said}");
+    let (rows, began) = (|| fs::read_to_string(&file).unwrap().lines().count(), Instant::now());
+    while rows() <= 3 {
+        assert!(began.elapsed() < PATIENCE, "{}", rows());
+        thread::sleep(Duration::from_millis(50));
+    }
     client.signal("-INT");
     client.ends_silently();
-    assert!(fs::read_to_string(&file).unwrap().lines().count() > 3);
+    assert!(rows() > 3);
 }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Daemon, echo, refusing, serve};
+use common::{Daemon, echo, refusing, reserved, serve};
 use weftline_judged::verdict;
 
 /// Sends `len` bytes there and back on a connection under way.
@@ -183,8 +183,7 @@ fn listeners_come_and_go_each_with_its_scheduler() {
 #[test]
 fn what_only_a_restart_can_change_is_named() {
     let world = World::new();
-    // A port that nobody else has: no other test is at this address.
-    let local = TcpListener::bind("127.77.88.99:0").unwrap().local_addr().unwrap();
+    let (_held, local) = reserved();
     let path = "path = ['one=127.0.0.1']\nready = 0\n";
     let forward = format!("listen = '{local}'\n{path}");
     let (client, _) = world.connect(&forward);

@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::sync::mpsc;
 use std::thread;
 
-use common::{Daemon, serve};
+use common::{Daemon, reserved, serve_at};
 
 /// Says `e` to a service: it sends without end. Or `o`: it echoes what follows.
 const ENDLESS: &[u8] = b"e";
@@ -73,7 +73,9 @@ fn check(local: SocketAddr) {
 fn a_killed_server_ends_what_it_carried_and_its_successor_serves_the_same_client() {
     let state = tempfile::tempdir().unwrap();
     let (target, _ended) = service();
-    let (server, address, fingerprint) = serve(state.path(), target);
+    // Nobody else gets the port between the two.
+    let (_held, listen) = reserved();
+    let (server, address, fingerprint) = serve_at(listen, state.path(), target);
     let (client, local) = connect(address, &fingerprint);
     let mut stream = busy(local);
     server.signal("-KILL");
@@ -84,11 +86,8 @@ fn a_killed_server_ends_what_it_carried_and_its_successor_serves_the_same_client
     let line = client.logs("no path to the peer for 500ms");
     assert!(line.contains("bytes sent were acknowledged in order"), "{line}");
 
-    let (dir, listen) = (state.path().to_str().unwrap(), address.to_string());
-    let target = target.to_string();
-    let mut successor =
-        Daemon::start(&["serve", "--listen", &listen, "--forward", &target, "--state-dir", dir]);
-    assert_eq!(successor.says("fingerprint"), fingerprint);
+    let (_successor, _, same) = serve_at(listen, state.path(), target);
+    assert_eq!(same, fingerprint);
     check(local);
 }
 

@@ -178,6 +178,22 @@ fn what_was_cut_or_lost_is_made_again_to_the_byte() {
     assert!(content(&package) == whole, "the same package again");
 }
 
+/// A search path with an ffmpeg that does not come to an end with the fourth GoP while its parent lives.
+fn stuck_at_the_last(dir: &Path) -> String {
+    let path = std::env::var("PATH").unwrap();
+    let real = path.split(':').map(|dir| Path::new(dir).join("ffmpeg")).find(|file| file.is_file());
+    let script = format!(
+        "#!/bin/sh\ncase \"$PWD\" in\n*/000003) while kill -0 $PPID; do sleep 0.1; done; exit 1 ;;\nesac\n\
+         exec {} \"$@\"\n",
+        real.unwrap().display()
+    );
+    let bin = dir.join("bin");
+    fs::create_dir(&bin).unwrap();
+    fs::write(bin.join("ffmpeg"), script).unwrap();
+    fs::set_permissions(bin.join("ffmpeg"), fs::Permissions::from_mode(0o755)).unwrap();
+    format!("{}:{path}", bin.display())
+}
+
 #[test]
 fn a_package_that_was_killed_is_gone_on_with() {
     if !ffmpeg() {
@@ -190,6 +206,7 @@ fn a_package_that_was_killed_is_gone_on_with() {
         .args(&args)
         .arg("pkg")
         .current_dir(dir.path())
+        .env("PATH", stuck_at_the_last(dir.path()))
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()

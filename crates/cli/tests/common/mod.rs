@@ -40,6 +40,15 @@ pub fn refusing() -> (socket2::Socket, SocketAddr) {
     (held, address)
 }
 
+/// An address on which a daemon can listen, one after another, and nobody else while the socket is held.
+pub fn reserved() -> (socket2::Socket, SocketAddr) {
+    let held = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    held.set_reuse_address(true).unwrap();
+    held.bind(&"127.0.0.1:0".parse::<SocketAddr>().unwrap().into()).unwrap();
+    let address = held.local_addr().unwrap().as_socket().unwrap();
+    (held, address)
+}
+
 /// A server that sends back what it gets, to the end.
 pub fn echo() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -229,16 +238,18 @@ impl Drop for Daemon {
 
 /// A server that keeps its certificate in `state`, and its address and fingerprint.
 pub fn serve(state: &std::path::Path, target: SocketAddr) -> (Daemon, SocketAddr, String) {
-    let (state, target) = (state.to_str().unwrap(), target.to_string());
-    let mut server = Daemon::start(&[
-        "serve",
-        "--listen",
-        "127.0.0.1:0",
-        "--forward",
-        &target,
-        "--state-dir",
-        state,
-    ]);
+    serve_at("127.0.0.1:0".parse().unwrap(), state, target)
+}
+
+/// The same at an address.
+pub fn serve_at(
+    listen: SocketAddr,
+    state: &std::path::Path,
+    target: SocketAddr,
+) -> (Daemon, SocketAddr, String) {
+    let (state, target, listen) = (state.to_str().unwrap(), target.to_string(), listen.to_string());
+    let mut server =
+        Daemon::start(&["serve", "--listen", &listen, "--forward", &target, "--state-dir", state]);
     let fingerprint = server.says("fingerprint");
     let address = server.listening();
     (server, address, fingerprint)

@@ -13,6 +13,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
+use std::time::Instant;
 
 use common::{Daemon, PATIENCE, echo, failure, run, weftline};
 use relay::Relay;
@@ -239,6 +240,10 @@ fn a_path_that_dies_and_returns_is_seen_at_both_ends() {
         let event = watch.wait("event", down);
         assert!(event["text"].as_str().unwrap().starts_with("path two lost its subflow at"));
         assert_eq!(event["level"], "error");
+    }
+    // It tries to come back while that cannot be.
+    at_client.wait("event", |event| event["name"] == "path_attempt_failed");
+    for watch in [&mut at_client, &mut at_server] {
         watch.wait_for_path("two", "down");
         watch.wait_for_path("one", "up");
     }
@@ -309,14 +314,22 @@ fn the_weave_of_a_connection_shows_a_path_that_is_blocked() {
     const SECOND: u64 = 2 | 4;
     let world = World::new();
     let (client, server) = (Place::of(&world.client_url), Place::of(&world.server_url));
+    // The server has a connection to the service later than the client has one to the server.
     let used = |place: &Place| {
-        let status = place.get("/api/1/status");
-        let mut all = status["connections"].as_array().unwrap().iter();
-        all.find(|one| one["label"].is_string()).and_then(|one| one["number"].as_u64())
+        let began = Instant::now();
+        loop {
+            let status = place.get("/api/1/status");
+            let mut all = status["connections"].as_array().unwrap().iter();
+            let number = all.find(|one| one["label"].is_string()).map(|one| &one["number"]);
+            if let Some(number) = number.and_then(Value::as_u64) {
+                return number;
+            }
+            assert!(began.elapsed() < PATIENCE, "{status}");
+        }
     };
     let mut plain = client.watch();
     plain.wait_for_path("two", "up");
-    let [at_client, at_server] = [&client, &server].map(|place| used(place).unwrap());
+    let [at_client, at_server] = [&client, &server].map(used);
     let mut sent = client.watch_with(&format!("?weave={at_client}"));
     let mut received = server.watch_with(&format!("?weave={at_server}"));
     sent.wait("weave", |weave| has_both(weave, "sent"));
@@ -353,8 +366,15 @@ fn the_status_is_the_control_sockets_and_so_is_the_address() {
         assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
         assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{url}\n"));
 
-        let place = Place::of(url);
-        let status = place.get("/api/1/status");
+        // There is no connection yet when a daemon has just begun.
+        let (place, began) = (Place::of(url), Instant::now());
+        let status = loop {
+            let status = place.get("/api/1/status");
+            if status["connections"][0].is_object() {
+                break status;
+            }
+            assert!(began.elapsed() < PATIENCE, "{status}");
+        };
         let output = run(&["status", "--control", &control, "--json"]);
         let other: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!((&status["daemon"], &status["pid"]), (&name.into(), &other["pid"]));

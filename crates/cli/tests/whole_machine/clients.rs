@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use weftline_lab::netns::Netns;
 
-use crate::common::Daemon;
+use crate::common::{Daemon, PATIENCE};
 use crate::lanes::{Echo, ask, ask_from, both_lanes_up, comes_to_count, counters, talk, up};
 use crate::network::{FAR_V4, Network, SERVER, ip, janitor_of, text};
 
@@ -74,11 +74,19 @@ fn two_clients_have_addresses_of_their_own_and_do_not_reach_each_other() {
     assert_eq!(nothing.unwrap_err(), io::ErrorKind::WouldBlock);
     // Both are seen.
     let curl = ["-sS", "--max-time", "60", "http://127.0.0.1:9470/metrics"];
-    let page = text(&net.server.command("curl").args(curl).output().unwrap().stdout);
-    for client in ["first", "second"] {
-        let up = format!("weftline_lane_up{{client=\"{client}\",lane=\"lane 0\"}} 1");
-        assert!(page.contains(&up), "{page}");
-    }
+    let began = Instant::now();
+    // A lane whose end stands still is silent for a moment.
+    let page = loop {
+        let page = text(&net.server.command("curl").args(curl).output().unwrap().stdout);
+        let is_up = |client: &&str| {
+            page.contains(&format!("weftline_lane_up{{client=\"{client}\",lane=\"lane 0\"}} 1"))
+        };
+        if ["first", "second"].iter().all(is_up) {
+            break page;
+        }
+        assert!(began.elapsed() < PATIENCE, "{page}");
+        thread::sleep(Duration::from_millis(20));
+    };
     assert!(page.contains("weftline_lane_events_total{reason=\"closed\"} 1"), "{page}");
 }
 
@@ -87,8 +95,11 @@ fn a_client_whose_lanes_have_no_memory_is_told_and_has_tcp() {
     let Some(net) = Network::set_up() else { return };
     let far = Echo::start(&net.internet, &format!("{FAR_V4}:7000"));
     let site = crate::site::Site::start(&net.internet, &format!("{FAR_V4}:80"));
+    let control = net.run.path().join("serve.sock");
+    let control = control.to_str().unwrap();
     // Three quarters of it are enough for one client's.
-    let (_server, invite) = net.serve(&["--listen", "0.0.0.0:0", "--max-total-memory", "26MiB"]);
+    let options = ["--listen", "0.0.0.0:0", "--max-total-memory", "26MiB"];
+    let (_server, invite) = net.serve_with_control(control, &options);
     let second = Second::new(&net);
     let first = up(&net, &invite);
     assert_eq!(text(&ask(&net, far.address, b"one")), "198.51.100.1 one");
@@ -103,7 +114,18 @@ fn a_client_whose_lanes_have_no_memory_is_told_and_has_tcp() {
         one.signal("-TERM");
         assert_eq!(one.end().0, Some(0));
     }
-    // What the first had is there for the second.
+    // What the first had is there for the second, as soon as the server has seen it go.
+    let began = Instant::now();
+    loop {
+        let shown = net.run(&net.server, &["status", "--json", "--control", control]);
+        let status: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+        let mut bonds = status["bonds"].as_array().into_iter().flatten();
+        if !bonds.any(|bond| bond["client"] == "first") {
+            break;
+        }
+        assert!(began.elapsed() < PATIENCE, "the first one's lanes are still there: {status}");
+        thread::sleep(Duration::from_millis(20));
+    }
     let (_up, said) = second.up(&net);
     assert!(said.contains("all TCP, UDP and ICMP"), "{said}");
     assert_eq!(text(&ask_from(&second.ns, far.address, b"two")), "198.51.100.1 two");

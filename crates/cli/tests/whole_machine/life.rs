@@ -18,7 +18,7 @@ fn a_download_outlives_a_link() {
     let (_server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
     let _up = net.up(&invite);
     // Without a buffer of its own, in which it would keep the end of what has come.
-    let args = ["--silent", "--show-error", "--no-buffer", "--max-time", "120", "--noproxy", "*"];
+    let args = ["--silent", "--show-error", "--no-buffer", "--max-time", "400", "--noproxy", "*"];
     let mut curl = net.client.command("curl");
     let mut curl = curl.args(args).arg(site.url("long")).stdout(Stdio::piped()).spawn().unwrap();
     let mut from = curl.stdout.take().unwrap();
