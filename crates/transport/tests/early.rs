@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use common::attack::{Heard, TlsPeer, hello, hello_reply};
-use common::{Security, pair, patiently, pattern, refusing, server_and_client, two_paths};
+use common::{Security, pair, patient, patiently, pattern, refusing, server_and_client, two_paths};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
@@ -262,7 +262,7 @@ fn guarded(security: Security, limits: Limits) -> (Server, ClientBuilder) {
 async fn nothing_is_delivered_of_what_a_refused_client_wrote() {
     for security in BOTH {
         patiently(async {
-            let (mut server, client) = guarded(security, Limits::default());
+            let (mut server, client) = guarded(security, patient());
             let right = client.clone().token(token("the long secret of somebody"));
             let right = right.build().unwrap();
             for wrong in [client.clone(), client.token(token("a guess at the long secret"))] {
@@ -292,12 +292,8 @@ async fn nothing_is_delivered_of_what_a_refused_client_wrote() {
 #[tokio::test]
 async fn a_full_server_says_so_to_who_has_written_already() {
     patiently(async {
-        let limits = Limits {
-            sessions: 1,
-            sessions_per_source: 1,
-            sessions_per_client: 1,
-            ..Limits::default()
-        };
+        let limits =
+            Limits { sessions: 1, sessions_per_source: 1, sessions_per_client: 1, ..patient() };
         let (mut server, client) = guarded(Security::Tls, limits);
         let client = client.token(token("the long secret of somebody")).build().unwrap();
         let mut first = client.open().await.unwrap();

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use common::attack::{Heard, TlsPeer, hello, said, tcp_from};
-use common::{PATIENCE, Security, echo, exchange, pair, patiently, pattern, two_paths};
+use common::{Security, echo, exchange, pair, patient, patiently, pattern, two_paths};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -78,7 +78,7 @@ fn flood(server: SocketAddr, each: usize) -> (JoinSet<()>, Arc<AtomicUsize>) {
 /// A server with so many places, so much memory, and a time to answer after which somebody makes room.
 fn serve(sessions: usize, memory: ByteCount, answer_time: Duration) -> (Server, MemoryBudget) {
     let (server, _) = pair(Security::Plain);
-    let limits = Limits { sessions, answer_time, handshake_timeout: PATIENCE, ..Limits::default() };
+    let limits = Limits { sessions, answer_time, ..patient() };
     let budget = MemoryBudget::new(memory).unwrap();
     let server = server.limits(limits).memory(budget.clone()).idle_timeout(HOUR).messages();
     (server.bind(&[LOOPBACK.parse().unwrap()]).unwrap(), budget)
@@ -169,7 +169,7 @@ async fn whoever_uses_the_credit_it_was_given_has_answered() {
 #[tokio::test]
 async fn whoever_joins_has_answered() {
     let (server, _) = pair(Security::Tls);
-    let limits = Limits { sessions: 1, answer_time: Duration::ZERO, ..Limits::default() };
+    let limits = Limits { sessions: 1, answer_time: Duration::ZERO, ..patient() };
     let mut server = server.limits(limits).bind(&[LOOPBACK.parse().unwrap()]).unwrap();
     let address = server.local_addrs()[0];
     patiently(async {
@@ -228,7 +228,7 @@ async fn too_large_puts_nobody_out(sessions: usize) {
 async fn nobody_is_put_out_where_another_limit_keeps_the_newcomer_out() {
     let (server, _) = pair(Security::Plain);
     let (sessions, sessions_per_source, answer_time) = (2, 1, Duration::ZERO);
-    let limits = Limits { sessions, sessions_per_source, answer_time, ..Limits::default() };
+    let limits = Limits { sessions, sessions_per_source, answer_time, ..patient() };
     let mut server = server.limits(limits).bind(&[LOOPBACK.parse().unwrap()]).unwrap();
     let address = server.local_addrs()[0];
     patiently(async {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::attack::{Log, TlsPeer, hello, tcp_from, tls_client};
-use common::{PATIENCE, Security, check_echo, echo, exchange, pair, patiently, pattern, two_paths};
+use common::{Security, check_echo, echo, exchange, pair, patient, patiently, pattern, two_paths};
 use tokio::io::AsyncReadExt;
 use tokio::task::JoinSet;
 use weftline::{ClientBuilder, Error, Limits, MemoryBudget, Server, ServerBuilder, Token, refusal};
@@ -75,7 +75,7 @@ async fn a_flood_of_handshakes_keeps_nobody_out() {
 
 #[tokio::test]
 async fn every_wrong_token_gets_the_same_answer_and_not_for_ever() {
-    let limits = Limits { failures_per_source: 4, ..Limits::default() };
+    let limits = Limits { failures_per_source: 4, ..patient() };
     let (mut server, address, _) =
         serve(|server| server.limits(limits).token(token("alice")).token(token("bob")));
     let guesser = "127.0.0.5";
@@ -149,8 +149,7 @@ async fn one_client_can_be_shut_out_and_the_others_stay() {
 async fn limits_hold_when_many_ask_at_once() {
     let (sessions, sessions_per_client) = (9, 5);
     // These clients are quick enough, however slow the machine.
-    let limits =
-        Limits { sessions, sessions_per_client, answer_time: PATIENCE, ..Limits::default() };
+    let limits = Limits { sessions, sessions_per_client, ..patient() };
     let (mut server, address, _) =
         serve(|server| server.limits(limits).token(token("alice")).token(token("bob")));
     patiently(async {
@@ -218,8 +217,7 @@ async fn a_connection_has_32_subflows_however_many_ask_at_once() {
 #[tokio::test]
 async fn greed_is_refused_when_the_memory_is_used_up() {
     let budget = MemoryBudget::new(ByteCount::mib(32)).unwrap();
-    let limits = Limits { answer_time: PATIENCE, ..Limits::default() };
-    let (server, address, client) = serve(|server| server.limits(limits).memory(budget.clone()));
+    let (server, address, client) = serve(|server| server.memory(budget.clone()));
     echo(server);
     let client = client.build().unwrap();
     patiently(async {

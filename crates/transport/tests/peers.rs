@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use common::attack::{Heard, hello};
-use common::{Security, check_echo, echo, pair, patiently, server_and_client, two_paths};
+use common::{Security, check_echo, echo, pair, patient, patiently, server_and_client, two_paths};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use weftline::{ClientSecurity, Connection, Error, Limits, Server, refusal};
@@ -315,7 +315,7 @@ async fn handshakes_are_limited_in_time_bytes_and_number() {
         }
         // Optional records may not be said for ever. Here there is time to say them.
         let (server, _) = pair(Security::Plain);
-        let limits = Limits { sessions_per_source: 1, ..Limits::default() };
+        let limits = Limits { sessions_per_source: 1, ..patient() };
         let mut server = server.limits(limits).bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
         let address = server.local_addrs()[0];
         let mut talker = RawPeer::connect(address).await;

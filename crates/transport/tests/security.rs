@@ -64,9 +64,8 @@ impl Scene {
         let client = two_paths(client).server(tap.address).build().unwrap();
         let connection = client.connect().await.unwrap();
         let mut events = connection.events();
-        if connection.stats().names.len() < 2 {
-            let second = |e: &PathEventKind| matches!(e, PathEventKind::Up { .. });
-            while !second(&events.recv().await.unwrap().kind) {}
+        while connection.stats().names.len() < 2 {
+            events.recv().await.unwrap();
         }
         let mut victim = Victim::new(connection);
         victim.goes_on().await;

@@ -23,6 +23,11 @@ async fn both_ends_record_while_somebody_watches_and_not_longer() {
     patiently(async {
         let accepting = tokio::spawn(async move { (server.accept().await, server) });
         let mut client = client.connect().await.unwrap();
+        // Either path may have opened it.
+        let mut events = client.events();
+        while client.stats().names.len() < 2 {
+            events.recv().await.unwrap();
+        }
         client.write_all(&pattern(PART, 1)).await.unwrap();
         let (mut server, _acceptor) = accepting.await.unwrap();
         let mut bytes = vec![0; PART];

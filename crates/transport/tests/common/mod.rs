@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, watch};
 use tokio::task::JoinSet;
 use weftline::{
@@ -35,9 +36,13 @@ pub const PATHS: [&str; 2] = ["127.0.0.1", "127.0.0.2"];
 
 /// A server builder and the client security that fits. No handshake is too slow for it.
 pub fn pair(security: Security) -> (ServerBuilder, ClientSecurity) {
-    let limits = Limits { handshake_timeout: PATIENCE, ..Limits::default() };
     let (server, client) = unlimited(security);
-    (server.limits(limits), client)
+    (server.limits(patient()), client)
+}
+
+/// Limits of a server under which nobody is given up, or makes room, for being slow.
+pub fn patient() -> Limits {
+    Limits { handshake_timeout: PATIENCE, answer_time: PATIENCE, ..Limits::default() }
 }
 
 fn unlimited(security: Security) -> (ServerBuilder, ClientSecurity) {
@@ -137,12 +142,16 @@ impl Relay {
             let mut links = JoinSet::new();
             loop {
                 let (client, _) = listener.accept().await.unwrap();
-                if shared.borrow().shut {
+                // In one step: a cut comes before it, or meets it.
+                let mut number = None;
+                shared.send_modify(|state| {
+                    number = (!state.shut).then_some(state.next);
+                    state.next += u64::from(!state.shut);
+                });
+                let Some(number) = number else {
                     let _ = client.set_zero_linger();
                     continue;
-                }
-                let number = shared.borrow().next;
-                shared.send_modify(|state| state.next += 1);
+                };
                 // Those that are over cost memory until they are taken.
                 while links.try_join_next().is_some() {}
                 links.spawn(link(client, target, number, shared.subscribe()));
@@ -195,11 +204,18 @@ async fn link(
     let (mut client_in, mut client_out) = tokio::io::split(client);
     let (mut server_in, mut server_out) = tokio::io::split(server);
     let (mut cut, mut ended) = (state.clone(), state.clone());
+    let fate = |is_to_client| {
+        let state = state.borrow();
+        let frozen_below = state.frozen_below.max(if is_to_client { state.mute_below } else { 0 });
+        match number {
+            _ if number < state.cut_below => Fate::Cut,
+            _ if number < frozen_below => Fate::Frozen,
+            _ => Fate::Passes,
+        }
+    };
     let is_ended = tokio::select! {
-        _ = pump(&mut client_in, &mut server_out, || number < state.borrow().frozen_below) => false,
-        _ = pump(&mut server_in, &mut client_out, || {
-            number < state.borrow().frozen_below.max(state.borrow().mute_below)
-        }) => false,
+        _ = pump(&mut client_in, &mut server_out, || fate(false)) => false,
+        _ = pump(&mut server_in, &mut client_out, || fate(true)) => false,
         _ = cut.wait_for(|s| number < s.cut_below) => false,
         _ = ended.wait_for(|s| number < s.ended_below) => true,
     };
@@ -211,17 +227,27 @@ async fn link(
     let _ = server_in.unsplit(server_out).set_zero_linger();
 }
 
-/// Copies until something fails; an end is passed on and does not end it.
+/// What becomes of what a relay has read.
+enum Fate {
+    Passes,
+    Frozen,
+    Cut,
+}
+
+/// Copies until something fails; an end is passed on and does not end it. Nothing passes that came
+/// after a cut.
 async fn pump(
     from: &mut (impl AsyncReadExt + Unpin),
     to: &mut (impl AsyncWriteExt + Unpin),
-    is_frozen: impl Fn() -> bool,
+    fate: impl Fn() -> Fate,
 ) -> Option<()> {
     let mut buffer = vec![0; 64 << 10];
     loop {
         let n = from.read(&mut buffer).await.ok()?;
-        if is_frozen() {
-            return std::future::pending().await;
+        match fate() {
+            Fate::Passes => {}
+            Fate::Frozen => return std::future::pending().await,
+            Fate::Cut => return None,
         }
         if n == 0 {
             to.shutdown().await.ok()?;
@@ -238,9 +264,11 @@ pub async fn event(
     wanted: impl Fn(&PathEventKind) -> bool,
 ) -> PathEvent {
     loop {
-        let event = events.recv().await.unwrap();
-        if &*event.name == name && wanted(&event.kind) {
-            return event;
+        match events.recv().await {
+            Ok(event) if &*event.name == name && wanted(&event.kind) => return event,
+            // Those that are missed are the oldest, of what was before this is waited for.
+            Ok(_) | Err(RecvError::Lagged(_)) => {}
+            Err(RecvError::Closed) => panic!("the connection is gone"),
         }
     }
 }
