@@ -84,8 +84,7 @@ enum Command {
     /// Check a client or a server that does not work, and say what to do
     #[command(subcommand)]
     Doctor(doctor::DoctorCommand),
-    /// Run schemes and programs over emulated links on the real kernel (needs root, but for
-    /// schemes in a guest)
+    /// Run schemes and programs over emulated links on the real kernel (most need root)
     #[command(subcommand)]
     Lab(lab::LabCommand),
     /// Run schemes in the simulator, one run or thousands
