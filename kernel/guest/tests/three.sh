@@ -1,7 +1,7 @@
 # Three links, each of which must carry its part; then one that dies and one that loses, in the same transfer.
 make_link 3
 ip -n B mptcp endpoint add 10.13.0.1 dev b3 signal
-failed=0
+failed=0 bytes=${WEFT_bytes:-12000000}
 carried() { # link: bytes that came through to B
     on R cat "/sys/class/net/rb$1/statistics/tx_bytes"
 }
@@ -26,10 +26,10 @@ for name in ${WEFT_scheduler:-default forward fbdt}; do
             ) &
             meanwhile=$!
         fi
-        transfer_to A 12000000 ${WEFT_seed:-5} 4194304 0 || failed=1
+        transfer_to A "$bytes" "${WEFT_seed:-5}" 4194304 0 || failed=1
         [ $case = whole ] || wait $meanwhile
         parts=$(echo "$before $(carried 1) $(carried 2) $(carried 3)" |
-            awk '{ for (i = 1; i <= 3; i++) printf "%s%.2f", (i == 1 ? "" : " + "), ($(i + 3) - $i) / 12e6 }')
+            awk -v bytes="$bytes" '{ for (i = 1; i <= 3; i++) printf "%s%.2f", (i == 1 ? "" : " + "), ($(i + 3) - $i) / bytes }')
         echo "three: $name, $case: links $parts of the bytes: $said"
         # Their rates are 20, 30 and 10 of 60 Mb/s, and slow start is in it; a dead link had its 3 MB.
         [ $case = dying ] || echo "$parts" | awk '$1 < 0.15 || $3 < 0.15 || $5 < 0.05 { exit 1 }' || failed=1
