@@ -1,6 +1,8 @@
 //! `weftline lab`: experiments over emulated links.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use weftline_lab::emulator::Cut;
@@ -9,6 +11,8 @@ use weftline_scenario::{RunRecord, Scenario, Sweep};
 
 use crate::failure::Failure;
 use crate::run_args::CommonArgs;
+use crate::watch::Watch;
+use crate::watch::lab::LabRuns;
 use crate::{VERSION, list, output};
 
 /// What the lab can do.
@@ -69,6 +73,9 @@ pub(crate) struct RunArgs {
     /// Make a path go dead for a while, such as wigig@5s..8s, or for good: wigig@5s..
     #[arg(long, value_name = "PATH@FROM..UNTIL")]
     cut: Vec<String>,
+    /// Lets a browser watch; prints where. Schemes in a guest, players and other programs show nothing
+    #[arg(long, value_name = "ADDR")]
+    watch: Option<SocketAddr>,
 }
 
 /// Does what was asked of the lab.
@@ -85,8 +92,20 @@ pub(crate) fn run(command: LabCommand) -> Result<(), Failure> {
         }
         LabCommand::Sweep(args) => run_sweep(&args),
         LabCommand::List => output::print(&list::scenarios(can_run)?),
-        LabCommand::Run(args) => tell_failed(&weftline_lab::run_many(&args.options()?)?),
+        LabCommand::Run(args) => run_schemes(&args),
     }
+}
+
+fn run_schemes(args: &RunArgs) -> Result<(), Failure> {
+    let options = args.options()?;
+    let Some(address) = args.watch else {
+        return tell_failed(&weftline_lab::run_many(&options)?);
+    };
+    let watch = Watch::open(address, "lab run", args.common.json)?;
+    let observer = Arc::new(LabRuns::new(watch.show()));
+    let runs = weftline_lab::run_many(&LabOptions { observer: Some(observer), ..options })?;
+    watch.linger()?;
+    tell_failed(&runs)
 }
 
 /// Whether the lab can set a scenario up.

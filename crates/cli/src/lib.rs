@@ -43,6 +43,7 @@ mod up;
 #[doc(hidden)]
 pub mod usage;
 mod vr;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -104,6 +105,8 @@ enum Command {
     Congestion(congestion::CongestionCommand),
     /// Draw the results in a directory as one HTML file
     Report(report::ReportArgs),
+    /// Show a connection again in a browser, from the file that --qlog wrote
+    Replay(watch::replay::ReplayArgs),
     /// List what can be named on the command line
     List {
         /// What to list
@@ -176,6 +179,7 @@ fn obey(command: Command) -> Result<(), Failure> {
         Command::Vr(command) => vr::run(command),
         Command::Congestion(command) => congestion::run(command),
         Command::Report(args) => report::run(&args),
+        Command::Replay(args) => watch::replay::run(&args),
         Command::List { what } => list::run(what),
         Command::Generate(what) => generate::run(what, help::program()),
         Command::LabEndpoint { args } => lab::endpoint(&args),

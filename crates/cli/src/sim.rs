@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::IsTerminal as _;
+use std::net::SocketAddr;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -21,6 +22,7 @@ use weftline_sim::{Job, Outcome, Plan, Woven, run_all, simulate_plan_unless};
 use crate::daemon::parse_duration;
 use crate::failure::Failure;
 use crate::run_args::CommonArgs;
+use crate::watch::{self, Watch, WatchArgs};
 use crate::{VERSION, list, output, ray};
 
 /// What the simulator can do.
@@ -54,6 +56,8 @@ pub(crate) struct RunArgs {
     /// How much time an SVG file shows [default: as many rows as there is room for, none left out]
     #[arg(long, value_name = "TIME", requires = "weave", hide_short_help = true)]
     weave_for: Option<String>,
+    #[command(flatten)]
+    watch: WatchArgs,
     /// What only the lab has, for a hint.
     #[arg(long, hide = true, value_parser = UnknownArgumentValueParser::suggest(
         "cuts are of 'weftline lab run'; in the simulator give the path a trace that falls to 0"
@@ -163,6 +167,9 @@ fn run_schemes(args: &RunArgs) -> Result<(), Failure> {
     if let Some(file) = &args.weave {
         return run_woven(args, file, (&scenario, &schemes, congestion), writer);
     }
+    if let Some(address) = args.watch.watch {
+        return run_watched(args, address, (&scenario, &schemes, congestion), writer);
+    }
     let mut jobs = Vec::new();
     for repeat in 0..common.repeat {
         jobs.extend(schemes.iter().map(|scheme| Job {
@@ -180,6 +187,36 @@ fn run_schemes(args: &RunArgs) -> Result<(), Failure> {
     if !common.json {
         output::print(&(render_table(&Comparison::all(&records)) + "\n"))?;
     }
+    tell_failed(&records, &[])
+}
+
+/// Runs one after the other, which a browser watches.
+fn run_watched(
+    args: &RunArgs,
+    address: SocketAddr,
+    (scenario, schemes, congestion): (&Scenario, &[Scheme], Congestion),
+    writer: Option<ResultsWriter>,
+) -> Result<(), Failure> {
+    let common = &args.common;
+    let watch = Watch::open(address, "sim run", common.json)?;
+    let mut runs = Runs::new(schemes.len() * common.repeat as usize, writer, common.json);
+    for repeat in 0..common.repeat {
+        for scheme in schemes {
+            let plan = Plan::new(scenario, scheme, congestion, common.seed + repeat);
+            let plan = plan.map_err(Failure::wrong_use)?;
+            let plan = Plan { series: common.out.is_some(), ..plan };
+            let what = (scenario, scheme, congestion);
+            let outcome = watch::sim::run(&watch, args.watch.pace, plan, what)?;
+            if !runs.take(&outcome) {
+                return runs.finish().map(|_| ());
+            }
+        }
+    }
+    let records = runs.finish()?;
+    if !common.json {
+        output::print(&(render_table(&Comparison::all(&records)) + "\n"))?;
+    }
+    watch.linger()?;
     tell_failed(&records, &[])
 }
 

@@ -140,6 +140,7 @@ fn self_test(program: &Path) -> Result<(), LabError> {
         cuts: &[],
         version: env!("CARGO_PKG_VERSION"),
         program,
+        observer: None,
     };
     let outcome = plan.run(&StopFlag::on_signals()?, &mut |_| {})?;
     let report = &outcome.emulator;

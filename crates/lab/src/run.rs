@@ -1,5 +1,6 @@
 //! One run: a fresh world, a sender and a receiver in it, and what they and the emulator report.
 
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use weftline_core::scheduler::{Entry, RulesOff, SchedulerConfig};
@@ -16,6 +17,7 @@ use crate::endpoint::{
     Transport,
 };
 use crate::mptcp;
+use crate::observe::{Observer, SenderSample, Watched};
 use crate::sys::process::Usage;
 use crate::testbed::{PathLinks, Testbed};
 use crate::topology::End;
@@ -55,6 +57,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) version: &'a str,
     /// The program to start as endpoint.
     pub(crate) program: &'a std::path::Path,
+    /// Who is told how it goes.
+    pub(crate) observer: Option<&'a dyn Observer>,
 }
 
 /// What came of it.
@@ -134,6 +138,14 @@ impl Plan<'_> {
     pub(crate) fn paths(&self) -> impl Iterator<Item = &weftline_scenario::PathSpec> {
         let only = self.scheme.path();
         self.scenario.paths.iter().filter(move |path| only.is_none_or(|only| only == path.name))
+    }
+
+    /// Tells who watches that it begins.
+    pub(crate) fn begins(&self) {
+        let Some(observer) = self.observer else { return };
+        let (scheme, name) = (self.scheme.to_string(), &self.scenario.name);
+        let what = format!("{scheme} over {name}, {}, seed {}", self.congestion, self.seed);
+        observer.begins(&scheme, &what);
     }
 
     /// Builds the world of this run.
@@ -232,6 +244,7 @@ impl Plan<'_> {
             congestion: self.in_kernel.to_owned(),
             traffic: self.traffic()?,
             seed: self.seed,
+            watched: self.observer.is_some(),
         };
         let mut sender = self.endpoint(&testbed, &args, stop)?;
         let deadline = Instant::now() + SETUP_LIMIT;
@@ -267,11 +280,21 @@ impl Plan<'_> {
         sender.command(go)?;
         receiver.command(go)?;
         let end = Instant::now() + LEAD + self.scenario.duration + GRACE;
+        let mut watched = Watched::new(self.addresses(testbed));
+        let mut seen = |sample: &SenderSample| {
+            if let (Some(observer), Some(seen)) =
+                (self.observer, watched.take(sample, epoch.as_nanos()))
+            {
+                observer.goes(seen);
+            }
+        };
         let (received, receiver_error) = receiver.report(end, &mut || {
             progress(clock::now().since(epoch));
+            sender.samples(&mut seen)
         })?;
         let emulator = testbed.emulator.report()?;
-        let (sent, sender_error) = sender.report(Instant::now() + GRACE, &mut || {})?;
+        sender.samples(&mut seen)?;
+        let (sent, sender_error) = sender.report(Instant::now() + GRACE, &mut || Ok(()))?;
         let mut outcome = Outcome {
             receiver: ReceiverReport::default(),
             sender: SenderReport::default(),
@@ -297,6 +320,12 @@ impl Plan<'_> {
         Ok(outcome)
     }
 
+    /// The server's address on each path.
+    fn addresses(&self, testbed: &Testbed) -> Vec<(String, IpAddr)> {
+        let address = |k| testbed.address(k, End::Server, PORT).ip();
+        testbed.names().iter().enumerate().map(|(k, name)| (name.clone(), address(k))).collect()
+    }
+
     fn endpoint(
         &self,
         testbed: &Testbed,
@@ -311,7 +340,7 @@ impl Plan<'_> {
             .map_err(|error| LabError::Failed(format!("writing endpoint arguments: {error}")))?;
         let mut command = ns.command(self.program);
         command.arg(ENDPOINT_COMMAND).arg(text);
-        Ok(Endpoint { name, program: Program::start(name, command, stop)? })
+        Ok(Endpoint { name, program: Program::start(name, command, stop)?, said: None })
     }
 }
 
@@ -320,6 +349,8 @@ impl Plan<'_> {
 struct Endpoint {
     name: &'static str,
     program: Program,
+    /// What it has said that was not asked for yet.
+    said: Option<Event>,
 }
 
 impl Endpoint {
@@ -328,8 +359,33 @@ impl Endpoint {
         self.program.send(&serde_json::to_string(&command).expect(nothing_to_fail))
     }
 
-    /// The next event by `deadline`.
+    /// The next event by `deadline`, samples left out.
     fn event(&mut self, deadline: Instant) -> Result<Option<Event>, LabError> {
+        loop {
+            match self.said.take().map_or_else(|| self.hear(deadline), |said| Ok(Some(said)))? {
+                Some(Event::Sample(_)) => {}
+                event => return Ok(event),
+            }
+        }
+    }
+
+    /// Takes the samples that are there.
+    fn samples(&mut self, take: &mut dyn FnMut(&SenderSample)) -> Result<(), LabError> {
+        while self.said.is_none() {
+            match self.hear(Instant::now()) {
+                Ok(Some(Event::Sample(sample))) => take(&sample),
+                Ok(Some(event)) => self.said = Some(event),
+                Ok(None) => break,
+                // Whoever asks for its report is told.
+                Err(LabError::Failed(_)) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// The next event by `deadline`.
+    fn hear(&mut self, deadline: Instant) -> Result<Option<Event>, LabError> {
         let Some(line) = self.program.line(deadline)? else { return Ok(None) };
         let event = serde_json::from_str(&line).map_err(|_| {
             let start: String = line.chars().take(80).collect();
@@ -363,7 +419,7 @@ impl Endpoint {
     fn report(
         &mut self,
         deadline: Instant,
-        tick: &mut dyn FnMut(),
+        tick: &mut dyn FnMut() -> Result<(), LabError>,
     ) -> Result<(Option<Event>, Option<String>), LabError> {
         loop {
             let now = Instant::now();
@@ -373,7 +429,7 @@ impl Endpoint {
                     let failure = self.program.failure("gave no report in time");
                     return Ok((None, Some(failure.to_string())));
                 }
-                Ok(None) => tick(),
+                Ok(None) => tick()?,
                 Err(LabError::Failed(message)) => return Ok((None, Some(message))),
                 Err(error) => return Err(error),
             }

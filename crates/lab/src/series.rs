@@ -2,6 +2,7 @@
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use weftline_scenario::{
@@ -15,6 +16,7 @@ use crate::control;
 use crate::emulator::Cut;
 use crate::guest::{self, Guests, Series};
 use crate::load::LoadMeter;
+use crate::observe::Observer;
 use crate::player;
 use crate::privilege;
 use crate::progress::Progress;
@@ -54,6 +56,8 @@ pub struct LabOptions {
     /// [`ENDPOINT_COMMAND`](crate::ENDPOINT_COMMAND)): this very program, unless a test has
     /// another.
     pub program: PathBuf,
+    /// Who is told how runs go, if anybody.
+    pub observer: Option<Arc<dyn Observer>>,
 }
 
 impl LabOptions {
@@ -76,6 +80,7 @@ impl LabOptions {
             quiet: false,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             program,
+            observer: None,
         })
     }
 
@@ -148,10 +153,12 @@ pub fn run_many(options: &LabOptions) -> Result<Vec<RunRecord>, LabError> {
                 cuts: &options.cuts,
                 version: &options.version,
                 program: &options.program,
+                observer: options.observer.as_deref(),
             };
             let guests = guests.as_ref();
             let (mut record, done) =
                 run_valid(&plan, guests, records.len(), true, &stop, &progress)?;
+            plan.observer.iter().for_each(|observer| observer.ends(record.error.as_deref()));
             player::with_control(&mut record, control.as_ref());
             if let Some(writer) = &mut writer {
                 writer.write_run(&record, &done.samples(&plan)).map_err(cannot_write)?;
@@ -311,6 +318,7 @@ pub(crate) fn run_valid(
     progress: &Progress,
 ) -> Result<(RunRecord, Done), LabError> {
     let name = format!("{} {}", plan.scenario.name, plan.scheme);
+    plan.begins();
     if let Some(guests) = guests.filter(|_| plan.scheme.guest_scheduler().is_some()) {
         progress.begin(run, &name, plan.scenario.duration);
         return run_in_guest(plan, guests, stop, progress);
@@ -338,6 +346,7 @@ pub(crate) fn run_valid(
             "{name}: the emulator was late ({:.1} % of packets by more than 1 ms); again",
             share * 100.0
         ));
+        plan.begins();
     }
     unreachable!("the loop ends at the last attempt")
 }

@@ -44,6 +44,7 @@ pub fn shell(scenario: &Scenario, congestion: Congestion, seed: u64) -> Result<u
         cuts: &[],
         version: env!("CARGO_PKG_VERSION"),
         program,
+        observer: None,
     };
     let testbed = plan.testbed(Start::FirstData(DATA_FROM))?;
     if mptcp::check_kernel().is_ok() {

@@ -220,6 +220,7 @@ impl Room<'_> {
             cuts: &[],
             version: &self.options.version,
             program: &self.options.program,
+            observer: None,
         };
         let at = lock(state).finished;
         let alone = self.options.jobs == 1;

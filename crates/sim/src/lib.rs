@@ -39,6 +39,7 @@ mod queue;
 mod record;
 mod stepping;
 mod tcp;
+mod view;
 mod wire;
 mod world;
 
@@ -49,7 +50,8 @@ pub use plan::{
     Pattern, Plan, Spread, Traffic,
 };
 pub use record::{Outcome, Woven, run, simulate, simulate_plan_unless, simulate_unless};
-pub use stepping::{Observation, PathObservation, Simulation};
+pub use stepping::{Observation, PathObservation, Simulation, simulate_plan_seen};
+pub use view::{PathState, PathView, View};
 
 use std::time::Duration;
 

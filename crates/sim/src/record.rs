@@ -148,26 +148,34 @@ pub fn simulate_plan_unless(
     congestion: Congestion,
 ) -> Result<Outcome, SimError> {
     let seed = plan.seed;
-    let named = RunRecord {
-        scenario: scenario.name.clone(),
-        scheme: scheme.to_string(),
-        congestion: congestion.to_string(),
-        workload: scenario.workload.to_string(),
-        ..RunRecord::default()
-    };
-    match run_unless(stop, plan) {
+    of_run(run_unless(stop, plan), seed, scenario, scheme, congestion)
+}
+
+/// What came of a run of `scheme` over `scenario`, with their names.
+pub(crate) fn of_run(
+    ran: Result<Outcome, SimError>,
+    seed: u64,
+    scenario: &Scenario,
+    scheme: &Scheme,
+    congestion: Congestion,
+) -> Result<Outcome, SimError> {
+    match ran {
         Ok(outcome) => outcome.named(scenario, scheme, congestion),
         // A scheme that fails is a result.
         Err(error @ SimError::NotConnected { .. }) => {
             let record = RunRecord {
                 schema: SCHEMA_VERSION,
                 world: "sim".to_owned(),
+                scenario: scenario.name.clone(),
+                scheme: scheme.to_string(),
+                congestion: congestion.to_string(),
+                workload: scenario.workload.to_string(),
                 seed,
                 duration_s: scenario.duration.as_secs_f64(),
                 warmup_s: scenario.warmup.as_secs_f64(),
                 error: Some(error.to_string()),
                 version: env!("CARGO_PKG_VERSION").to_owned(),
-                ..named
+                ..RunRecord::default()
             };
             Ok(Outcome::without_run(record))
         }
@@ -247,7 +255,7 @@ pub(crate) fn outcome(world: &World) -> Outcome {
     Outcome { record, packets, live, weave: woven(world), calls, series: series(world) }
 }
 
-fn woven(world: &World) -> Option<Woven> {
+pub(crate) fn woven(world: &World) -> Option<Woven> {
     let now = Instant::from_nanos(world.net.now_ns());
     let [sent, received] = world.flows.first()?.weave(now)?;
     let epoch = Instant::from_nanos(world.epoch_ns?);

@@ -4,10 +4,11 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use weftline_core::time::nanos;
+use weftline_scenario::{Congestion, Scenario, Scheme};
 
 use crate::SimError;
 use crate::plan::Plan;
-use crate::record::{Outcome, check_live, outcome};
+use crate::record::{Outcome, check_live, of_run, outcome};
 use crate::world::World;
 
 /// A run that is taken step by step. Taken to its end, in whatever steps, it has the digest of
@@ -75,6 +76,15 @@ impl Simulation {
         Ok(!self.is_over)
     }
 
+    /// The time since the workload began.
+    pub fn time(&self) -> Duration {
+        Duration::from_nanos(self.at_ns - self.began_ns)
+    }
+
+    pub(crate) const fn world(&self) -> &World {
+        &self.world
+    }
+
     /// What can be seen now.
     pub fn observe(&self) -> Observation {
         let flow = &self.world.flows[0];
@@ -95,7 +105,7 @@ impl Simulation {
             path
         });
         Observation {
-            time: Duration::from_nanos(self.at_ns - self.began_ns),
+            time: self.time(),
             written: flow.source.written(),
             delivered: flow.sink.read(),
             oldest: Duration::from_nanos(oldest.unwrap_or(0)),
@@ -107,4 +117,29 @@ impl Simulation {
     pub fn outcome(&self) -> Outcome {
         outcome(&self.world)
     }
+}
+
+/// Runs a plan of `scheme` over `scenario`, seen on its way: `see` is called when its workload begins and after each `step` of it. The
+/// run is the same, whatever that takes.
+///
+/// # Errors
+/// As [`simulate_plan_unless`](crate::simulate_plan_unless).
+pub fn simulate_plan_seen(
+    stop: &AtomicBool,
+    plan: Plan,
+    (scenario, scheme, congestion): (&Scenario, &Scheme, Congestion),
+    step: Duration,
+    mut see: impl FnMut(&Simulation),
+) -> Result<Outcome, SimError> {
+    let seed = plan.seed;
+    let run = || {
+        let mut simulation = Simulation::start(plan)?;
+        see(&simulation);
+        while simulation.advance(step, stop)? {
+            see(&simulation);
+        }
+        see(&simulation);
+        Ok(simulation.outcome())
+    };
+    of_run(run(), seed, scenario, scheme, congestion)
 }

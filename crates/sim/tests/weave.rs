@@ -9,8 +9,8 @@ use weftline_core::Instant;
 use weftline_core::scheduler::Kind;
 use weftline_core::session::WeaveRecord;
 use weftline_core::session::cloth::{Cut, Row, choose, rows};
-use weftline_scenario::{Congestion, Scenario};
-use weftline_sim::{Plan, Woven, simulate_plan_unless};
+use weftline_scenario::{Congestion, Scenario, Scheme};
+use weftline_sim::{PathState, Plan, Woven, simulate_plan_seen, simulate_plan_unless};
 
 fn woven(scheme: &str) -> Woven {
     let text = r#"
@@ -211,4 +211,41 @@ fn of_three_paths_no_windows_are_inferred() {
     let (bytes, paths) =
         (rows.iter().map(|row| row.bytes.end - row.bytes.start), woven.paths.len());
     assert!(bytes.min() == Some(1 << 20) && paths == 3, "{rows:?}");
+}
+
+#[test]
+fn a_run_that_is_seen_on_its_way_is_the_same_run_and_ends_with_its_weave() {
+    let scenario = Scenario::find("bond").unwrap();
+    let (scheme, congestion) = (Scheme::FBDT, Congestion::CUBIC);
+    let plan = || {
+        let mut plan = Plan::new(&scenario, &scheme, congestion, 1).unwrap();
+        (plan.duration, plan.weave) = (Duration::from_secs(2), Some(1000));
+        plan
+    };
+    let stop = AtomicBool::new(false);
+    let alone = simulate_plan_unless(&stop, plan(), &scenario, &scheme, congestion).unwrap();
+    let mut seen = Vec::new();
+    let what = (&scenario, &scheme, congestion);
+    let step = Duration::from_millis(30);
+    let outcome = simulate_plan_seen(&stop, plan(), what, step, |simulation| {
+        seen.push((simulation.view(), simulation.weave().unwrap()));
+    });
+    let outcome = outcome.unwrap();
+    assert_eq!(outcome.record, alone.record);
+    assert_eq!(outcome.weave, alone.weave);
+    // At the beginning, after each step, and at the end.
+    assert_eq!(seen.len(), 1 + 2000usize.div_ceil(30));
+    let (last, woven) = seen.last().unwrap();
+    assert_eq!(Some(woven), alone.weave.as_ref());
+    assert_eq!(last.time, Duration::from_secs(2));
+    let names: Vec<_> = last.paths.iter().map(|path| path.name.as_str()).collect();
+    assert_eq!(names, ["dsl", "lte"]);
+    for path in &last.paths {
+        assert_eq!(path.state, PathState::Up);
+        assert!(path.delivered > 0 && path.delivered <= path.sent, "{path:?}");
+        let info = path.info.unwrap();
+        assert!(!info.min_rtt.is_zero() && info.min_rtt <= info.srtt, "{path:?}");
+    }
+    assert!(seen.windows(2).all(|pair| pair[0].0.delivered <= pair[1].0.delivered));
+    assert!(last.delivered > 0 && last.delivered <= last.written);
 }

@@ -93,8 +93,9 @@ round(value)} B`:value<1e7?`${(value/1e3).toFixed(1)} kB`:value<1e10?`${(value/1
 1)} GB`}function duration(seconds){let whole=Math.max(0,Math.floor(seconds)),parts=[[Math.floor(whole/86400),"d"],[Math.
 floor(whole/3600)%24,"h"],[Math.floor(whole/60)%60,"min"],[whole%60,"s"]],first=parts.findIndex(([count])=>count>0);return first<
 0?"0 s":parts.slice(first,first+2).filter(([count])=>count>0).map(([count,unit])=>`${count} ${unit}`).join(" ")}var two=value=>String(
-value).padStart(2,"0");function clock(seconds){let date=new Date(seconds*1e3);return`${two(date.getHours())}:${two(date.
-getMinutes())}:${two(date.getSeconds())}`}function scrolled(label,table2){return b`<div class="scroll" role="region" tabindex="0" aria-label=${label}>${table2}</div>`}function begin(canvas,height){let scale=window.devicePixelRatio||1,width=Math.max(160,Math.floor(canvas.parentElement?.clientWidth??
+value).padStart(2,"0"),LONGEST_RUN=1e8;function clock(seconds){let date=new Date(seconds*1e3);return seconds>=LONGEST_RUN?
+`${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`:seconds<0?"":`${Math.floor(seconds/60)}:${two(
+Math.floor(seconds%60))}`}function scrolled(label,table2){return b`<div class="scroll" role="region" tabindex="0" aria-label=${label}>${table2}</div>`}function begin(canvas,height){let scale=window.devicePixelRatio||1,width=Math.max(160,Math.floor(canvas.parentElement?.clientWidth??
 160)),[wide,high]=[Math.round(width*scale),Math.round(height*scale)];canvas.width!==wide&&(canvas.width=wide),canvas.height!==
 high&&(canvas.height=high),canvas.style.height=`${height}px`;let ctx=canvas.getContext("2d");return ctx.setTransform(scale,
 0,0,scale,0,0),ctx.clearRect(0,0,width,height),ctx.font="11px system-ui, sans-serif",[ctx,width]}function stripes(ctx,x2,y2,w2,h3,slant,color){
@@ -1037,13 +1038,13 @@ paths={points};paths2.linear=linear,paths2.stepped=stepped,paths2.bars=bars,path
 standby:["standby","its role keeps data off it"],silent:["stalled","data is outstanding and nothing gets through"],down:[
 "down","it has no TCP connection"],unused:["unused","no connection has it"]},Model=class{t=[];open=[];used=[];conns=[];paths=[];events=[];state="";last="";epoch=0;load(history2,now){
 let{last,t:t4,open,used,conns,paths:paths2,events:events2}=history2;Object.assign(this,{last,t:t4,open,used,conns,paths:paths2,
-events:events2}),this.epoch=now-(t4.at(-1)??0)}isNew(id){let[instance2,number2]=split(id),[before,last]=split(this.last);
-return instance2===before&&number2<=last?!1:(this.last=id,!0)}add(sample,id){if(!this.isNew(id))return!1;this.state=sample.
-state;let rows=this.t.length,had=new Set(this.paths);for(let[name,state,...figures]of sample.paths){let path=this.pathOf(
-name,rows);had.delete(path),path.state.push(state),FIGURES.forEach((figure2,place)=>path[figure2].push(figures[place]??null))}
-for(let path of had){path.state.push("unused");for(let figure2 of FIGURES)path[figure2].push(null)}return this.t.push(sample.
-t),this.open.push(sample.open),this.used.push(sample.used),this.conns.push(sample.conns),this.t.length>1200&&this.forgetOldest(),
-!0}addEvent(event,id){this.isNew(id)&&(this.events.push(event),this.events.length>256&&this.events.shift())}pathOf(name,rows){
+events:events2}),this.epoch=history2.clock==="run"?0:now-(t4.at(-1)??0)}isNew(id){let[instance2,number2]=split(id),[before,
+last]=split(this.last);return instance2===before&&number2<=last?!1:(this.last=id,!0)}add(sample,id){if(!this.isNew(id))return!1;
+this.state=sample.state;let rows=this.t.length,had=new Set(this.paths);for(let[name,state,...figures]of sample.paths){let path=this.
+pathOf(name,rows);had.delete(path),path.state.push(state),FIGURES.forEach((figure2,place)=>path[figure2].push(figures[place]??
+null))}for(let path of had){path.state.push("unused");for(let figure2 of FIGURES)path[figure2].push(null)}return this.t.
+push(sample.t),this.open.push(sample.open),this.used.push(sample.used),this.conns.push(sample.conns),this.t.length>1200&&
+this.forgetOldest(),!0}addEvent(event,id){this.isNew(id)&&(this.events.push(event),this.events.length>256&&this.events.shift())}pathOf(name,rows){
 let known=this.paths.find(path2=>path2.name===name);if(known)return known;let empty=()=>new Array(rows).fill(null),path={
 name,state:new Array(rows).fill("unused"),send:empty(),receive:empty(),srtt:empty(),queueing:empty(),retransmitted:empty(),
 cwnd:empty()},others=this.paths.findIndex(one=>one.name===null);return this.paths.splice(name===null||others<0?this.paths.
@@ -1447,34 +1448,34 @@ rates:new Map,laneRates:new Map,link:{is:"connecting"},x:[],span:{from:0,to:1},w
 opened:new Set,problemsOnly:!1,weave:null,weaveShown:shownAtFirst()},plots=[],style=theme(),lastDrawn=0,wanted=!1,charts=!0;
 function draw(byUser=!1,withCharts=!0){!byUser&&page.paused||(charts||=withCharts,!(!byUser&&calm.matches&&performance.now()-
 lastDrawn<CALM)&&(wanted||(wanted=!0,requestAnimationFrame(()=>{wanted=!1,paint2()}))))}function paint2(){let{model}=page;
-lastDrawn=performance.now(),page.x=model.t.map(t4=>model.epoch+t4);let to=page.x.at(-1)??Date.now()/1e3;if(page.span={from:to-
-page.window,to},page.row!==null&&page.row>=page.x.length&&(page.row=null),D(view2(page,actions),root),document.title=title(),
-page.link.is==="refused"){plots=[];return}if(page.weave){let places=placesOf(page.weave.names,model.paths.map(one=>one.name));
-paint(page.weave,page.weaveShown,palette(path=>places.get(path)??path),!1)}if(!charts&&plots.length>0)return;charts=!1,plots.
-length===0&&(plots=CHARTS.map(plotOf));let marks=model.events.filter(event=>MARKED.includes(event.name)&&event.level!=="\
-info").map(event=>({t:model.epoch+event.t,level:event.level}));for(let plot of plots)plot.draw(model,page.x,page.span,marks,
-style);let time2=page.row===null?null:page.x[page.row];queueMicrotask(()=>plots.forEach(plot=>plot.point(time2)))}function plotOf(chart){
-let at=document.getElementById(`plot-${chart.id}`);return new Plot(chart,at,row=>{page.row!==row&&(page.row=row,draw(!0))})}
-function title(){let{model,status:known,link:link2}=page,row=model.t.length-1;return link2.is!=="live"||row<0?"Weftline":
-`${model.paths.some(path=>["silent","down"].includes(path.state[row]))?"⚠ ":""}Weftline ${known?.daemon??""}`.trim()}var actions={
-show(window2){page.window=window2,page.row=null,draw(!0)},pause(){page.paused=!page.paused,page.paused||resume(),draw(!0)},
-retry(){stream.now()},point(row){page.row=row,draw(!0)},table(id,open){open!==page.tables.has(id)&&(open?page.tables.add(
-id):page.tables.delete(id),draw(!0))},connection(id){page.opened.delete(id)||page.opened.add(id),draw(!0)},problems(only){
-page.problemsOnly=only,draw(!0)},watch(connection){page.weave=connection===null?null:new Weave(connection),page.weaveShown=
-{...page.weaveShown,direction:null,row:null},stream.again(),draw(!0)},weave(what){Object.assign(page.weaveShown,what),draw(
-!0,!1)}},held=[];function take(what,withCharts=!0){page.paused?held&&held.push(what)>MAX_HELD&&(held=void 0):(what(),draw(
-!1,withCharts))}function resume(){if(held)for(let what of held)what();else page.model.last="",stream.again();held=[]}var instance="",
-stream=new Stream({last:()=>page.model.last,instance(name){page.weave&&instance!==""&&instance!==name&&(page.weave=new Weave(
-page.weave.connection)),instance=name},load(history2){let now=Date.now()/1e3;take(()=>{page.model.load(history2,now),page.
-row=null})},sample(sample,id){take(()=>{let isFull=page.model.t.length===1200;page.model.add(sample,id)&&isFull&&page.row!==
-null&&(page.row=Math.max(0,page.row-1))})},event(event,id){take(()=>page.model.addEvent(event,id))},watched(){return page.
-weave&&!page.weave.over?page.weave.connection:null},weave(message){let{weave:weave2}=page;!weave2||message.connection!==
-weave2.connection||take(()=>weave2.take(message),!1)},link(link2){page.link=link2,draw(!0),link2.is==="live"&&askStatus()}}),
-asking=!1;async function askStatus(){if(!(page.link.is!=="live"||page.paused||asking)){asking=!0;try{let now=await status(
-LISTED);page.status&&page.status.pid===now.pid&&(page.rates=rates(page.status,now),page.laneRates=laneRates(page.status,
-now)),page.status=now;let open=new Set(now.connections.map(one=>one.number));for(let id of page.opened)open.has(id)||page.
-opened.delete(id);draw()}catch{}finally{asking=!1}}}window.addEventListener("resize",()=>page.weave&&draw(!0));matchMedia(
-"(prefers-color-scheme: dark)").addEventListener("change",()=>{style=theme(),draw(!0)});setInterval(()=>{askStatus()},ASKING);
-async function start(){try{await begin2()}catch(error){page.link={is:"refused",reason:error instanceof Error?error.message:
-String(error)},draw(!0);return}stream.follow()}root.replaceChildren();draw(!0);start();window.addEventListener("hashchan\
-ge",()=>{start()});
+lastDrawn=performance.now(),page.x=model.t.map(t4=>model.epoch+t4);let to=page.x.at(-1)??Date.now()/1e3,from=to-page.window;
+if(page.span=model.epoch===0?{from:Math.max(0,from),to:Math.max(1,to)}:{from,to},page.row!==null&&page.row>=page.x.length&&
+(page.row=null),D(view2(page,actions),root),document.title=title(),page.link.is==="refused"){plots=[];return}if(page.weave){
+let places=placesOf(page.weave.names,model.paths.map(one=>one.name));paint(page.weave,page.weaveShown,palette(path=>places.
+get(path)??path),!1)}if(!charts&&plots.length>0)return;charts=!1,plots.length===0&&(plots=CHARTS.map(plotOf));let marks=model.
+events.filter(event=>MARKED.includes(event.name)&&event.level!=="info").map(event=>({t:model.epoch+event.t,level:event.level}));
+for(let plot of plots)plot.draw(model,page.x,page.span,marks,style);let time2=page.row===null?null:page.x[page.row];queueMicrotask(
+()=>plots.forEach(plot=>plot.point(time2)))}function plotOf(chart){let at=document.getElementById(`plot-${chart.id}`);return new Plot(
+chart,at,row=>{page.row!==row&&(page.row=row,draw(!0))})}function title(){let{model,status:known,link:link2}=page,row=model.
+t.length-1;return link2.is!=="live"||row<0?"Weftline":`${model.paths.some(path=>["silent","down"].includes(path.state[row]))?
+"⚠ ":""}Weftline ${known?.daemon??""}`.trim()}var actions={show(window2){page.window=window2,page.row=null,draw(!0)},pause(){
+page.paused=!page.paused,page.paused||resume(),draw(!0)},retry(){stream.now()},point(row){page.row=row,draw(!0)},table(id,open){
+open!==page.tables.has(id)&&(open?page.tables.add(id):page.tables.delete(id),draw(!0))},connection(id){page.opened.delete(
+id)||page.opened.add(id),draw(!0)},problems(only){page.problemsOnly=only,draw(!0)},watch(connection){page.weave=connection===
+null?null:new Weave(connection),page.weaveShown={...page.weaveShown,direction:null,row:null},stream.again(),draw(!0)},weave(what){
+Object.assign(page.weaveShown,what),draw(!0,!1)}},held=[];function take(what,withCharts=!0){page.paused?held&&held.push(
+what)>MAX_HELD&&(held=void 0):(what(),draw(!1,withCharts))}function resume(){if(held)for(let what of held)what();else page.
+model.last="",stream.again();held=[]}var instance="",stream=new Stream({last:()=>page.model.last,instance(name){page.weave&&
+instance!==""&&instance!==name&&(page.weave=new Weave(page.weave.connection)),instance=name},load(history2){let now=Date.
+now()/1e3;take(()=>{page.model.load(history2,now),page.row=null})},sample(sample,id){take(()=>{let isFull=page.model.t.length===
+1200;page.model.add(sample,id)&&isFull&&page.row!==null&&(page.row=Math.max(0,page.row-1))})},event(event,id){take(()=>page.
+model.addEvent(event,id))},watched(){return page.weave&&!page.weave.over?page.weave.connection:null},weave(message){let{
+weave:weave2}=page;!weave2||message.connection!==weave2.connection||take(()=>weave2.take(message),!1)},link(link2){page.
+link=link2,draw(!0),link2.is==="live"&&askStatus()}}),asking=!1;async function askStatus(){if(!(page.link.is!=="live"||page.
+paused||asking)){asking=!0;try{let now=await status(LISTED);page.status&&page.status.pid===now.pid&&(page.rates=rates(page.
+status,now),page.laneRates=laneRates(page.status,now)),page.status=now;let open=new Set(now.connections.map(one=>one.number));
+for(let id of page.opened)open.has(id)||page.opened.delete(id);draw()}catch{}finally{asking=!1}}}window.addEventListener(
+"resize",()=>page.weave&&draw(!0));matchMedia("(prefers-color-scheme: dark)").addEventListener("change",()=>{style=theme(),
+draw(!0)});setInterval(()=>{askStatus()},ASKING);async function start(){try{await begin2()}catch(error){page.link={is:"r\
+efused",reason:error instanceof Error?error.message:String(error)},draw(!0);return}stream.follow()}root.replaceChildren();
+draw(!0);start();window.addEventListener("hashchange",()=>{start()});

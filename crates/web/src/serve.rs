@@ -37,6 +37,8 @@ const INTERVAL: Duration = Duration::from_millis(500);
 /// later, but not more than this later.
 const COST: u32 = 200;
 const MAX_PAUSE: Duration = Duration::from_secs(10);
+/// Where there is nothing new for so long, pages are told that.
+const STILL_HERE: Duration = Duration::from_secs(10);
 /// The time between two messages of a weave, and the part of the time that making them takes at most.
 const WEAVE_INTERVAL: Duration = Duration::from_millis(250);
 const WEAVE_COST: u32 = 50;
@@ -95,7 +97,8 @@ impl Dashboard {
         let filled =
             ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut instance);
         filled.map_err(|_| OpenError::Random)?;
-        let board = Arc::new(Board::new(format!("{:016x}", u64::from_be_bytes(instance))));
+        let instance = format!("{:016x}", u64::from_be_bytes(instance));
+        let board = Arc::new(Board::new(instance, source.has_own_clock()));
         let daemon = Arc::new(Daemon { board, source });
         let looking = tokio::spawn(look(Arc::clone(&daemon))).abort_handle();
         let shared = Arc::new(Shared { guard, face: Face::Dashboard(daemon) });
@@ -216,11 +219,22 @@ struct Fate {
 async fn look(shared: Arc<Daemon>) {
     let began = tokio::time::Instant::now();
     let mut rates = Rates::default();
+    let mut told = began;
     loop {
         let started = Instant::now();
-        let look = shared.source.look();
-        let sample = rates.sample(&look, began.elapsed().as_secs_f64());
-        shared.board.add(&sample, &look.events);
+        let looks = shared.source.looks();
+        let seen = looks.into_iter().map(|look| {
+            let at = look.at.unwrap_or_else(|| began.elapsed());
+            (rates.sample(&look, at.as_secs_f64()), look.events)
+        });
+        let seen: Vec<_> = seen.collect();
+        if !seen.is_empty() {
+            shared.board.add(&seen);
+            told = tokio::time::Instant::now();
+        } else if told.elapsed() >= STILL_HERE {
+            shared.board.tell_still_here();
+            told = tokio::time::Instant::now();
+        }
         let took = started.elapsed();
         let pause = INTERVAL.saturating_sub(took).max(took.saturating_mul(COST));
         tokio::time::sleep(pause.min(MAX_PAUSE)).await;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use weftline_core::Instant;
 use weftline_core::session::WeaveRecord;
@@ -15,6 +16,17 @@ pub trait Source: Send + Sync + 'static {
     /// The program now. One task calls it, about twice a second; the calls must not wait for
     /// anything, and what they take is bounded by looking less often.
     fn look(&self) -> Look;
+
+    /// Whether its looks say when they were, on a clock of its own.
+    fn has_own_clock(&self) -> bool {
+        false
+    }
+
+    /// What there is to be seen since the last time, the oldest first: of a program whose clock is its
+    /// own, as many moments as have passed on it.
+    fn looks(&self) -> Vec<Look> {
+        vec![self.look()]
+    }
 
     /// Begins to record which path carries which part of a connection's stream, for as long as what
     /// this returns lives; `None` if there is no such connection, or the program has none.
@@ -47,6 +59,9 @@ pub struct WeaveLook {
 /// A program at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Look {
+    /// When that was, on the program's own clock, if it has one, such as that of a simulation
+    /// ([`Source::has_own_clock`]). It never goes back, and rates are for each second of it.
+    pub at: Option<Duration>,
     /// What it does: `starting`, `running`, `draining`.
     pub state: String,
     /// Connections that are not over.

@@ -34,6 +34,8 @@ const MAX_TEXT: usize = 300;
 pub(crate) struct Board {
     /// Tells this process's messages from those of one before it.
     instance: String,
+    /// Whether the times of samples are a run's, and not seconds since this began.
+    has_own_clock: bool,
     inner: Mutex<Inner>,
 }
 
@@ -98,40 +100,50 @@ pub(crate) type Dropped = oneshot::Receiver<Infallible>;
 
 impl Board {
     /// A board with nothing on it; `instance` is one that no other process has.
-    pub(crate) fn new(instance: String) -> Self {
+    pub(crate) fn new(instance: String, has_own_clock: bool) -> Self {
         let (history, events, viewers) = (History::new(), VecDeque::new(), Vec::new());
-        Self { instance, inner: Mutex::new(Inner { last: 0, history, events, viewers }) }
+        let inner = Mutex::new(Inner { last: 0, history, events, viewers });
+        Self { instance, has_own_clock, inner }
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().expect("nobody panics with it")
     }
 
-    /// Keeps a sample and what has happened in its time, and sends both to all who watch. Of more
-    /// events than [`EVENTS_AT_ONCE`] the rest is left out.
-    pub(crate) fn add(&self, sample: &Sample, events: &[Event]) {
+    /// Keeps samples, each with what has happened in its time, and sends them to all who watch. Of more
+    /// events of a sample than [`EVENTS_AT_ONCE`] the rest is left out.
+    pub(crate) fn add(&self, seen: &[(Sample, Vec<Event>)]) {
         let mut inner = self.inner();
         let mut messages = String::new();
-        for event in events.iter().take(EVENTS_AT_ONCE) {
-            let text = event_text(event, sample.t);
+        for (sample, events) in seen {
+            for event in events.iter().take(EVENTS_AT_ONCE) {
+                let text = event_text(event, sample.t);
+                inner.last += 1;
+                let id = inner.last;
+                messages += &self.message(id, "event", &text);
+                if inner.events.len() == EVENTS {
+                    inner.events.pop_front();
+                }
+                inner.events.push_back((id, text));
+            }
             inner.last += 1;
             let id = inner.last;
-            messages += &self.message(id, "event", &text);
-            if inner.events.len() == EVENTS {
-                inner.events.pop_front();
+            inner.history.push(id, sample);
+            // Nobody watches most of the time.
+            if !inner.viewers.is_empty()
+                && let Some(text) = inner.history.newest()
+            {
+                messages += &self.message(id, "sample", &text);
             }
-            inner.events.push_back((id, text));
         }
-        inner.last += 1;
-        let id = inner.last;
-        inner.history.push(id, sample);
-        // Nobody watches most of the time.
-        if !inner.viewers.is_empty()
-            && let Some(text) = inner.history.newest()
-        {
-            messages += &self.message(id, "sample", &text);
+        if !messages.is_empty() && !inner.viewers.is_empty() {
             inner.send(&messages.into());
         }
+    }
+
+    /// Tells all who watch that there is nothing new: a page takes a long silence for a break.
+    pub(crate) fn tell_still_here(&self) {
+        self.inner().send(&Bytes::from_static(b"event: idle\ndata: {}\n\n"));
     }
 
     /// All that is kept, as a JSON object; the page goes on from it by its `last`.
@@ -140,7 +152,8 @@ impl Board {
         let events: Vec<&str> = inner.events.iter().map(|(_, text)| text.as_str()).collect();
         let last = json!(format!("{}-{}", self.instance, inner.last));
         let (members, events) = (inner.history.members(), events.join(","));
-        format!("{{\"last\":{last},{members},\"events\":[{events}]}}")
+        let clock = if self.has_own_clock { "run" } else { "day" };
+        format!("{{\"last\":{last},\"clock\":\"{clock}\",{members},\"events\":[{events}]}}")
     }
 
     /// Lets one more page watch. `since` is the number of the last message it had, if it was here
@@ -260,17 +273,17 @@ mod tests {
 
     #[test]
     fn a_page_that_was_away_gets_what_it_missed_once_and_in_order() {
-        let board = Board::new("one".to_owned());
+        let board = Board::new("one".to_owned(), false);
         let (mut stream, _lives) = board.watch(None).unwrap();
-        board.add(&sample(0.5), &[]);
+        board.add(&[(sample(0.5), vec![])]);
         let before = sent(&mut stream);
         assert_eq!(kinds(&before), ["hello", "sample"]);
         let last = before.last().unwrap().0;
         drop(stream);
-        board.add(&sample(1.0), &[event("it broke")]);
-        board.add(&sample(1.5), &[]);
+        board.add(&[(sample(1.0), vec![event("it broke")])]);
+        board.add(&[(sample(1.5), vec![])]);
         let (mut stream, _lives) = board.watch(Some(&format!("one-{last}"))).unwrap();
-        board.add(&sample(2.0), &[]);
+        board.add(&[(sample(2.0), vec![])]);
         let after = sent(&mut stream);
         assert_eq!(kinds(&after), ["hello", "event", "sample", "sample", "sample"]);
         let ids: Vec<u64> = after[1..].iter().map(|(id, _)| *id).collect();
@@ -283,9 +296,9 @@ mod tests {
 
     #[test]
     fn what_is_not_known_any_more_is_not_made_up() {
-        let board = Board::new("one".to_owned());
+        let board = Board::new("one".to_owned(), false);
         for row in 0..crate::history::ROWS + 100 {
-            board.add(&sample(row as f64), &[]);
+            board.add(&[(sample(row as f64), vec![])]);
         }
         let future = format!("one-{}", u64::MAX);
         for since in ["two-1305", "one-5", &future, "one-", "", "-", "one-x"] {
@@ -298,7 +311,7 @@ mod tests {
 
     #[test]
     fn eight_pages_may_watch_and_the_place_of_one_that_left_is_free_at_once() {
-        let board = Board::new("one".to_owned());
+        let board = Board::new("one".to_owned(), false);
         let mut watching: Vec<_> = (0..VIEWERS).map(|_| board.watch(None).unwrap()).collect();
         assert!(board.watch(None).is_none());
         drop(watching.pop());
@@ -308,12 +321,12 @@ mod tests {
 
     #[test]
     fn a_page_that_takes_nothing_is_dropped_and_the_others_go_on() {
-        let board = Board::new("one".to_owned());
+        let board = Board::new("one".to_owned(), false);
         let (_stuck, mut dropped) = board.watch(None).unwrap();
         let (mut alive, mut lives) = board.watch(None).unwrap();
         let mut got = 0;
         for row in 0..200 {
-            board.add(&sample(f64::from(row)), &[]);
+            board.add(&[(sample(f64::from(row)), vec![])]);
             got += sent(&mut alive).len();
         }
         assert_eq!((board.viewers(), got), (1, 201));
@@ -323,10 +336,10 @@ mod tests {
 
     #[test]
     fn events_are_bounded_in_number_and_length_and_the_history_has_them() {
-        let board = Board::new("one".to_owned());
+        let board = Board::new("one".to_owned(), false);
         let long = "é".repeat(5000);
         for row in 0..EVENTS + 50 {
-            board.add(&sample(row as f64), &[event(&long)]);
+            board.add(&[(sample(row as f64), vec![event(&long)])]);
         }
         let history: serde_json::Value = serde_json::from_str(&board.history()).unwrap();
         let events = history["events"].as_array().unwrap();

@@ -119,6 +119,7 @@ impl Source for Feed {
             received_bytes: one.stats.delivered,
         };
         Look {
+            at: None,
             state: (self.about)().state.to_owned(),
             open: count(all.len()),
             used: count(used().count()),

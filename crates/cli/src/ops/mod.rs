@@ -7,7 +7,7 @@ pub(crate) mod dashboard;
 pub(crate) mod log;
 pub(crate) mod metrics;
 pub(crate) mod node;
-mod qlog;
+pub(crate) mod qlog;
 pub(crate) mod snapshot;
 pub(crate) mod sockets;
 mod stuck;

@@ -27,7 +27,10 @@ const MAX_FOLLOWED: usize = 256;
 /// How often a connection is measured; where nothing moved, nothing is written.
 const INTERVAL: Duration = Duration::from_millis(100);
 /// The events' own names: what docs/qlog.md describes.
-const EVENT_SCHEMA: &str = "urn:weftline:qlog:multipath-1";
+pub(crate) const EVENT_SCHEMA: &str = "urn:weftline:qlog:multipath-1";
+
+/// What every event's name begins with.
+pub(crate) const PREFIX: &str = "weftline:";
 
 /// Writes files as long as it lives.
 pub(crate) struct Qlog {
@@ -287,7 +290,7 @@ impl Log {
             let data = json!({ "count": lost });
             self.file.put(&json!({ "time": time, "name": "weftline:records_lost", "data": data }));
         }
-        let name = format!("weftline:{name}");
+        let name = format!("{PREFIX}{name}");
         self.file.put(&json!({ "time": time, "name": name, "data": data }));
     }
 }

@@ -155,7 +155,7 @@ pub(crate) struct Memory {
 }
 
 /// A connection.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Connection {
     pub(crate) number: u64,
     pub(crate) peer: String,
@@ -182,7 +182,7 @@ pub(crate) struct Connection {
 }
 
 /// A path of a connection.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Path {
     pub(crate) name: String,
     pub(crate) role: String,

@@ -7,6 +7,7 @@ mod dash;
 mod page;
 mod player;
 mod relay;
+mod watched;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};

@@ -18,6 +18,7 @@ use weftline_core::PathId;
 use weftline_core::session::PathStats;
 
 use super::protocol::Transport;
+use crate::observe::{Delivered, SeenSocket};
 use crate::sys::socket::{self, TcpInfo};
 
 /// Connections that may wait to be accepted; the lab opens one at a time.
@@ -209,6 +210,8 @@ pub(crate) struct ConnectionInfo {
     pub(crate) duplicates_received: Option<u64>,
     /// Bytes that our session sent again though another path was still delivering them.
     pub(crate) copied: Option<u64>,
+    /// Stream bytes that our session knows to have arrived in order.
+    pub(crate) acknowledged: Option<u64>,
 }
 
 /// One TCP socket or subflow.
@@ -224,12 +227,26 @@ pub(crate) struct SocketInfo {
     pub(crate) rtt: Duration,
     /// Congestion window in segments, where it is known.
     pub(crate) cwnd: Option<u32>,
+    /// Bytes of it that have arrived; of a session's, those of all sockets that its path has had.
+    pub(crate) delivered: Delivered,
+    /// What else is shown of it to whoever watches.
+    pub(crate) seen: SeenSocket,
 }
 
 impl SocketInfo {
     fn new(local: IpAddr, id: u64, info: TcpInfo) -> Self {
-        let TcpInfo { retransmitted, rtt, cwnd } = info;
-        Self { local, id, retransmitted, rtt, cwnd: Some(cwnd) }
+        let TcpInfo { retransmitted, rtt, cwnd, mss, acknowledged, min_rtt } = info;
+        let bytes = u64::from(cwnd) * u64::from(mss);
+        let seen = SeenSocket { silent: false, srtt: rtt, min_rtt, cwnd: bytes };
+        Self {
+            local,
+            id,
+            retransmitted,
+            rtt,
+            cwnd: Some(cwnd),
+            delivered: Delivered::On(acknowledged),
+            seen,
+        }
     }
 }
 
@@ -248,8 +265,7 @@ impl Connection {
                 Ok(ConnectionInfo {
                     sockets: subflows.map(socket).collect(),
                     duplicates_sent: Some(info.bytes_retransmitted),
-                    duplicates_received: None,
-                    copied: None,
+                    ..ConnectionInfo::default()
                 })
             }
             Self::Weft(connection, paths) => Ok(weft(&connection.stats(), paths)),
@@ -274,6 +290,13 @@ fn weft(stats: &weftline::ConnectionStats, paths: &[(String, SocketAddr)]) -> Co
             retransmitted: subflow.info.retransmitted,
             rtt: subflow.info.srtt,
             cwnd: None,
+            delivered: Delivered::OnPath(path.delivered),
+            seen: SeenSocket {
+                silent: subflow.silent,
+                srtt: subflow.info.srtt,
+                min_rtt: subflow.info.min_rtt,
+                cwnd: subflow.info.cwnd.as_u64(),
+            },
         })
     };
     ConnectionInfo {
@@ -281,6 +304,7 @@ fn weft(stats: &weftline::ConnectionStats, paths: &[(String, SocketAddr)]) -> Co
         duplicates_sent: None,
         duplicates_received: Some(stats.session.duplicates),
         copied: Some(stats.session.paths.values().map(|path| path.copied).sum()),
+        acknowledged: Some(stats.session.acknowledged),
     }
 }
 

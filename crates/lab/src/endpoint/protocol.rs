@@ -7,6 +7,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use weftline_measure::FlowFigures;
 
+use crate::observe::SenderSample;
+
 /// Everything an endpoint has to know, as one JSON argument.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -21,6 +23,9 @@ pub struct EndpointArgs {
     pub traffic: Traffic,
     /// What the content of the stream is made from.
     pub seed: u64,
+    /// Whether the sender tells how it goes meanwhile.
+    #[serde(default)]
+    pub watched: bool,
 }
 
 /// The sides of a download.
@@ -108,6 +113,8 @@ pub(crate) enum Event {
     },
     /// The connection stands (or, for a new one, may be opened): waiting for `go`.
     Ready,
+    /// How the sender goes, if it is watched.
+    Sample(SenderSample),
     /// The receiver has measured.
     Received(ReceiverReport),
     /// The sender has sent.

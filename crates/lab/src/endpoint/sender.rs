@@ -11,7 +11,7 @@ use weftline_core::time::nanos;
 use weftline_core::{Bitrate, Instant};
 use weftline_measure::{STEP, STEPS_MAX};
 
-use super::connection::{Connection, ConnectionInfo, Listener};
+use super::connection::{Connection, ConnectionInfo, Listener, SocketInfo};
 use super::protocol::{SenderReport, SocketReport};
 use super::stream::{HEADER, fill_block};
 use super::timer::Timer;
@@ -19,6 +19,7 @@ use super::{
     ENDLESS, EndpointArgs, Event, Orchestrator, REQUEST_LEN, Traffic, decode_request, tell,
 };
 use crate::clock;
+use crate::observe::{SenderSample, SocketSample};
 
 /// A block of a stream without a rate.
 const BLOCK: usize = 64 << 10;
@@ -37,6 +38,7 @@ pub(super) async fn run(args: EndpointArgs, mut orchestrator: Orchestrator) -> i
         samples: Samples::default(),
         sample_timer: sample_timer(),
         epoch: None,
+        watched: args.watched,
     };
     let outcome = match args.traffic {
         Traffic::Stream { rate_bps, duration, .. } => {
@@ -80,6 +82,8 @@ struct Source {
     sample_timer: Interval,
     /// When a stream began.
     epoch: Option<Instant>,
+    /// Whether it is told how it goes.
+    watched: bool,
 }
 
 impl Source {
@@ -196,8 +200,29 @@ impl Source {
                 .epoch
                 .filter(|epoch| now >= *epoch)
                 .map(|epoch| (nanos(now.since(epoch)) / nanos(STEP)) as usize);
+            if self.watched {
+                // Who does not listen any more has seen enough.
+                let _ = tell(&Event::Sample(seen(&info, now, self.position)));
+            }
             self.samples.add(info, now, step);
         }
+    }
+}
+
+/// A connection, as it is told to whoever watches.
+fn seen(info: &ConnectionInfo, now: Instant, written: u64) -> SenderSample {
+    let socket = |socket: &SocketInfo| SocketSample {
+        local: socket.local,
+        id: socket.id,
+        delivered: socket.delivered,
+        retransmitted: socket.retransmitted,
+        socket: socket.seen,
+    };
+    SenderSample {
+        at_ns: now.as_nanos(),
+        written,
+        acknowledged: info.acknowledged,
+        sockets: info.sockets.iter().map(socket).collect(),
     }
 }
 

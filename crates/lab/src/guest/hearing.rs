@@ -177,6 +177,7 @@ mod tests {
             cuts: &[],
             version: "0.1.0",
             program: Path::new(""),
+            observer: None,
         });
     }
 

@@ -76,6 +76,7 @@ fn run(port: &mut Port) -> Result<(), LabError> {
         cuts: &request.cuts()?,
         version: &request.version,
         program: &program,
+        observer: None,
     };
     let mut said = Ok(());
     let outcome = plan.run(&StopFlag::default(), &mut |elapsed| {

@@ -106,6 +106,7 @@ mod tests {
                 cuts: &cuts,
                 version: "1",
                 program: Path::new(""),
+                observer: None,
             };
             let request = Request::of(&plan);
             let text = serde_json::to_string(&request).unwrap();

@@ -25,6 +25,12 @@ pub(crate) struct TcpInfo {
     pub(crate) rtt: Duration,
     /// Congestion window in segments.
     pub(crate) cwnd: u32,
+    /// The payload of a segment in bytes.
+    pub(crate) mss: u32,
+    /// Bytes that the peer has acknowledged.
+    pub(crate) acknowledged: u64,
+    /// The least round-trip time; zero before the first, and from a kernel before Linux 4.6.
+    pub(crate) min_rtt: Duration,
 }
 
 /// The numbers the lab wants of one MPTCP connection, at its sender.
@@ -34,9 +40,15 @@ pub(crate) struct MptcpInfo {
     pub(crate) bytes_retransmitted: u64,
 }
 
+/// Bytes of `struct tcp_info` that are asked for, and where in it there is what the C library does not
+/// know of (linux/tcp.h: `tcpi_bytes_acked`, `tcpi_min_rtt`).
+const TCP_INFO_BYTES: usize = 256;
+const BYTES_ACKED: usize = 120;
+const MIN_RTT: usize = 148;
+
 /// `TCP_INFO` of a TCP socket.
 pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<TcpInfo> {
-    let mut bytes = [0; size_of::<libc::tcp_info>()];
+    let mut bytes = [0; TCP_INFO_BYTES];
     let length = get_option(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut bytes)?;
     Ok(parse_tcp_info(&bytes[..length]))
 }
@@ -55,7 +67,7 @@ pub(crate) fn mptcp_subflows(
 ) -> io::Result<Vec<(SocketAddr, SocketAddr, TcpInfo)>> {
     const ADDRESSES: usize = 2 * size_of::<libc::sockaddr_storage>();
     let addresses = subflow_array(socket, MPTCP_SUBFLOW_ADDRS, ADDRESSES)?;
-    let infos = subflow_array(socket, MPTCP_TCPINFO, size_of::<libc::tcp_info>())?;
+    let infos = subflow_array(socket, MPTCP_TCPINFO, TCP_INFO_BYTES)?;
     let infos = infos.iter().map(|info| parse_tcp_info(info));
     let subflow = |(addresses, info): (&[u8], TcpInfo)| {
         let (local, remote) = addresses.split_at(ADDRESSES / 2);
@@ -94,8 +106,15 @@ fn parse_tcp_info(bytes: &[u8]) -> TcpInfo {
     let rtt_us = field_u32(bytes, offset_of!(libc::tcp_info, tcpi_rtt));
     let retransmitted = field_u32(bytes, offset_of!(libc::tcp_info, tcpi_total_retrans));
     let cwnd = field_u32(bytes, offset_of!(libc::tcp_info, tcpi_snd_cwnd));
-    let rtt = Duration::from_micros(rtt_us.into());
-    TcpInfo { retransmitted: retransmitted.into(), rtt, cwnd }
+    let mss = field_u32(bytes, offset_of!(libc::tcp_info, tcpi_snd_mss));
+    TcpInfo {
+        retransmitted: retransmitted.into(),
+        rtt: Duration::from_micros(rtt_us.into()),
+        cwnd,
+        mss,
+        acknowledged: field_u64(bytes, BYTES_ACKED),
+        min_rtt: Duration::from_micros(field_u32(bytes, MIN_RTT).into()),
+    }
 }
 
 /// The `sockaddr_in` or `sockaddr_in6` at the start of `bytes`; IPv4-mapped addresses as IPv4.

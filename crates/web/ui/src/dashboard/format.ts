@@ -51,8 +51,14 @@ export function duration(seconds: number): string {
 
 const two = (value: number): string => String(value).padStart(2, "0");
 
-/** The time of day, of seconds since 1970. */
+/** Times of a run are below this, and times of day are above, both in seconds since their beginning. */
+const LONGEST_RUN = 1e8;
+
+/** The time of day, of seconds since 1970; or the time of a run, of seconds since it began. */
 export function clock(seconds: number): string {
   const date = new Date(seconds * 1e3);
-  return `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
+  if (seconds >= LONGEST_RUN) {
+    return `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
+  }
+  return seconds < 0 ? "" : `${Math.floor(seconds / 60)}:${two(Math.floor(seconds % 60))}`;
 }

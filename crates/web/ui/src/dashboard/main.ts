@@ -73,7 +73,9 @@ function paint(): void {
   lastDrawn = performance.now();
   page.x = model.t.map((t) => model.epoch + t);
   const to = page.x.at(-1) ?? Date.now() / 1e3;
-  page.span = { from: to - page.window, to };
+  // A run begins at 0, and before that there is nothing.
+  const from = to - page.window;
+  page.span = model.epoch === 0 ? { from: Math.max(0, from), to: Math.max(1, to) } : { from, to };
   // The row under the cursor may have gone.
   if (page.row !== null && page.row >= page.x.length) page.row = null;
   render(view(page, actions), root);

@@ -40,6 +40,8 @@ export interface Happening {
 
 export interface History {
   last: string;
+  /** What `t` is of: "run": seconds of a run's own; else of this day. An earlier daemon says nothing. */
+  clock?: "day" | "run";
   t: number[];
   open: number[];
   used: number[];
@@ -70,14 +72,14 @@ export class Model {
   state = "";
   /** The number of the last message. */
   last = "";
-  /** Seconds since 1970 when `t` was 0, by this browser's clock. */
+  /** Seconds since 1970 when `t` was 0, by this browser's clock; 0 where `t` is a run's own time. */
   epoch = 0;
 
   /** Begins anew with all that the daemon keeps; `now` is in seconds since 1970. */
   load(history: History, now: number): void {
     const { last, t, open, used, conns, paths, events } = history;
     Object.assign(this, { last, t, open, used, conns, paths, events });
-    this.epoch = now - (t.at(-1) ?? 0);
+    this.epoch = history.clock === "run" ? 0 : now - (t.at(-1) ?? 0);
   }
 
   /** Whether a message has not been here before; then it is the last now. */
