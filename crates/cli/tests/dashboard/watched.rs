@@ -64,7 +64,8 @@ fn runs_of_the_simulator_are_seen_by_their_own_clock_and_their_figures_are_the_s
 #[test]
 fn the_weave_of_a_simulated_run_is_drawn_while_it_runs_and_after() {
     let args = ["sim", "run", "bond", "--scheme", "fbdt", "--duration", "4s", "--warmup", "1s"];
-    let mut watched = Daemon::start(&[&args[..], &["--watch", "127.0.0.1:0", "--pace", "4"]].concat());
+    let mut watched =
+        Daemon::start(&[&args[..], &["--watch", "127.0.0.1:0", "--pace", "4"]].concat());
     let place = Place::of(&watched.says("watch"));
     let is_woven = |weave: &Value| parts(weave, "sent").len() > 10;
     // It may be over before the page is opened, but not before it has begun.
