@@ -662,6 +662,30 @@ fn a_tile_without_what_its_decoder_needs_ends_the_stream() {
     assert!(error.contains("init.mp4 is empty: the package was changed"), "{error}");
 }
 
+/// A disk that does not answer kept the player waiting for ever, and its place taken.
+#[test]
+fn a_tile_that_cannot_be_read_ends_the_stream() {
+    if !ffmpeg() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let hanging = copied(package(), dir.path());
+    // It is looked at when the server starts.
+    let (_server, address) = serve(&hanging, &["--scheme", "fix", "--gops", "1000"]);
+    for qp in [22, 37] {
+        for file in fs::read_dir(hanging.join(format!("tiles/t003q{qp}"))).unwrap() {
+            let file = file.unwrap().path();
+            if file.extension().is_some_and(|ending| ending == "m4s") {
+                fs::remove_file(&file).unwrap();
+                // Nobody ever writes to it.
+                assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
+            }
+        }
+    }
+    let error = broken(&play(&address.to_string(), &[]));
+    assert!(error.contains("cannot be read within 5s"), "{error}");
+}
+
 /// A server that says that all was sent, and has announced one GoP of four.
 #[test]
 fn what_was_announced_and_never_comes_is_not_waited_for_without_end() {

@@ -2,11 +2,11 @@
 //! they are any.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
 
 /// Connections that have not greeted, at most. They take no place of a player.
@@ -16,12 +16,35 @@ pub(super) const WAITING: usize = 64;
 #[derive(Debug)]
 pub(super) struct Places {
     most: usize,
-    free: Arc<Semaphore>,
+    taken: Mutex<Taken>,
     /// How many players may still come, if they are counted.
     left: Option<AtomicU32>,
     /// The last of them has come.
     all_taken: Notify,
     waiting: Mutex<VecDeque<Waiting>>,
+}
+
+/// The places that are taken, in the order in which they were.
+#[derive(Debug, Default)]
+struct Taken {
+    seats: Vec<Seat>,
+    /// Places that were given so far.
+    given: u64,
+}
+
+#[derive(Debug)]
+struct Seat {
+    number: u64,
+    source: IpAddr,
+    /// Closed when it is given to somebody else.
+    _stays: oneshot::Sender<std::convert::Infallible>,
+}
+
+/// A place that is taken until this is dropped.
+#[derive(Debug)]
+struct Place {
+    number: u64,
+    put_out: oneshot::Receiver<std::convert::Infallible>,
 }
 
 #[derive(Debug)]
@@ -35,8 +58,9 @@ struct Waiting {
 #[derive(Debug)]
 pub(super) struct Ticket {
     places: Arc<Places>,
+    source: IpAddr,
     has_greeted: Arc<AtomicBool>,
-    place: Option<OwnedSemaphorePermit>,
+    place: Option<Place>,
 }
 
 impl Places {
@@ -44,17 +68,21 @@ impl Places {
     pub(super) fn new(most: usize, all: Option<u32>) -> Arc<Self> {
         Arc::new(Self {
             most,
-            free: Arc::new(Semaphore::new(most)),
+            taken: Mutex::default(),
             left: all.map(AtomicU32::new),
             all_taken: Notify::new(),
             waiting: Mutex::new(VecDeque::new()),
         })
     }
 
-    /// For a connection that has come.
-    pub(super) fn ticket(self: &Arc<Self>) -> Ticket {
-        let has_greeted = Arc::new(AtomicBool::new(false));
-        Ticket { places: Arc::clone(self), has_greeted, place: None }
+    /// For a connection that has come from `source`.
+    pub(super) fn ticket(self: &Arc<Self>, source: IpAddr) -> Ticket {
+        let (has_greeted, source) = (Arc::new(AtomicBool::new(false)), network(source));
+        Ticket { places: Arc::clone(self), source, has_greeted, place: None }
+    }
+
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The task of a connection from `source` waits for its greeting. If too many do, the oldest of
@@ -110,10 +138,11 @@ impl Ticket {
         }
         // Before its place is counted: whoever sees that it was the last puts out all that have not.
         self.has_greeted.store(true, Ordering::Release);
-        let Places { most, free, left, all_taken, .. } = &*self.places;
-        let place = Arc::clone(free).try_acquire_owned();
+        let Places { most, left, all_taken, .. } = &*self.places;
+        let place = self.places.taken().sit(*most, self.source);
         let place =
-            place.map_err(|_| format!("there are {most} players already (--max-players)"))?;
+            place.ok_or_else(|| format!("there are {most} players already (--max-players)"))?;
+        self.place = Some(place);
         if let Some(left) = left {
             let one = |left: u32| left.checked_sub(1);
             let before = left
@@ -123,8 +152,56 @@ impl Ticket {
                 all_taken.notify_waiters();
             }
         }
-        self.place = Some(place);
         Ok(())
+    }
+
+    /// Waits until its place is given to somebody else. Cancel safe.
+    pub(super) async fn put_out(&mut self) {
+        match &mut self.place {
+            Some(place) => drop((&mut place.put_out).await),
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if let Some(Place { number, .. }) = self.place {
+            self.places.taken().seats.retain(|seat| seat.number != number);
+        }
+    }
+}
+
+impl Taken {
+    /// Takes one of `most` places for a player from `source`. Where all are taken, the source with the
+    /// most gives up its newest, if that leaves it no fewer than this one has then: one address may have
+    /// all places, but not keep others out.
+    fn sit(&mut self, most: usize, source: IpAddr) -> Option<Place> {
+        if self.seats.len() >= most {
+            let has = |of: IpAddr| self.seats.iter().filter(|seat| seat.source == of).count();
+            let (count, crowd) =
+                self.seats.iter().map(|seat| (has(seat.source), seat.source)).max()?;
+            if count <= has(source) + 1 {
+                return None;
+            }
+            let newest = self.seats.iter().rposition(|seat| seat.source == crowd)?;
+            self.seats.remove(newest);
+        }
+        let number = self.given;
+        self.given += 1;
+        let (stays, put_out) = oneshot::channel();
+        self.seats.push(Seat { number, source, _stays: stays });
+        Some(Place { number, put_out })
+    }
+}
+
+/// Whom an address stands for: of IPv6, its /64, of which a machine has all.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into()
+        }
+        address => address,
     }
 }
 
@@ -148,11 +225,11 @@ mod tests {
         let places = Places::new(2, None);
         let [crowd, other] = ["192.0.2.1", "192.0.2.2"].map(|text| text.parse().unwrap());
         let honest = idle();
-        places.wait(other, honest.clone(), places.ticket().has_greeted());
+        places.wait(other, honest.clone(), places.ticket(other).has_greeted());
         let tasks: Vec<AbortHandle> = (0..300)
             .map(|_| {
                 let task = idle();
-                places.wait(crowd, task.clone(), places.ticket().has_greeted());
+                places.wait(crowd, task.clone(), places.ticket(crowd).has_greeted());
                 task
             })
             .collect();
@@ -160,7 +237,7 @@ mod tests {
         let left = tasks.iter().filter(|task| !task.is_finished()).count();
         assert_eq!((left, honest.is_finished()), (WAITING - 1, false));
         // None of them has a place.
-        let mut player = places.ticket();
+        let mut player = places.ticket(other);
         assert_eq!(player.sit(), Ok(()));
         places.clear();
         settle().await;
@@ -170,8 +247,8 @@ mod tests {
     #[tokio::test]
     async fn places_are_given_once_and_come_back() {
         let places = Places::new(1, Some(2));
-        let (mut first, mut second, mut third) =
-            (places.ticket(), places.ticket(), places.ticket());
+        let [mut first, mut second, mut third] =
+            std::array::from_fn(|_| places.ticket("192.0.2.1".parse().unwrap()));
         assert_eq!((first.sit(), first.sit()), (Ok(()), Ok(())));
         assert!(second.sit().unwrap_err().contains("--max-players"));
         drop(first);
@@ -179,5 +256,28 @@ mod tests {
         places.all_taken().await;
         drop(second);
         assert!(third.sit().unwrap_err().contains("--players"));
+    }
+
+    #[tokio::test]
+    async fn one_address_may_have_all_places_but_not_keep_others_out() {
+        let places = Places::new(4, None);
+        let of = |text: &str| places.ticket(text.parse().unwrap());
+        let mut crowd: Vec<Ticket> = (0..4).map(|_| of("192.0.2.1")).collect();
+        crowd.iter_mut().for_each(|one| assert_eq!(one.sit(), Ok(())));
+        assert!(of("192.0.2.1").sit().is_err(), "it gives up nothing for itself");
+        let (mut second, mut third) = (of("192.0.2.2"), of("::ffff:192.0.2.2"));
+        assert_eq!((second.sit(), third.sit()), (Ok(()), Ok(())));
+        // The newest have gone, and know it.
+        crowd[3].put_out().await;
+        crowd[2].put_out().await;
+        // Two and two: nobody has more than his share.
+        assert!(of("192.0.2.2").sit().is_err());
+        assert_eq!(of("192.0.2.3").sit(), Ok(()), "and goes at once");
+        drop(crowd);
+        let mut of_one_link: Vec<Ticket> = (0..3).map(|n| of(&format!("2001:db8::{n}"))).collect();
+        let sat = of_one_link.iter_mut().map(|one| one.sit().is_ok());
+        // 192.0.2.2 has one or two places; whoever is of one /64 is one.
+        assert_eq!(sat.filter(|sat| *sat).count(), 3);
+        assert!(of("2001:db8::ffff").sit().is_err());
     }
 }

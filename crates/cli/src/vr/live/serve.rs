@@ -415,7 +415,7 @@ async fn serve_all(
             () = &mut over => break,
             () = stop.nth(1) => break,
         };
-        let ticket = places.ticket();
+        let ticket = places.ticket(source);
         let has_greeted = ticket.has_greeted();
         let (served, stop) = (Arc::clone(served), Arc::clone(stop));
         let task = players.spawn(async move {

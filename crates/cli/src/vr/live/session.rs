@@ -13,7 +13,8 @@ use weftline::Control;
 use weftline_core::{ByteCount, Instant};
 use weftline_video::live::wire::{Message, Tile};
 use weftline_video::live::{
-    Content, Outgoing, PlannedGop, Reported, Server, ServerSettings, TileOrder, Traffic,
+    Content, MAX_OPEN_GOPS, Outgoing, PlannedGop, Reported, Server, ServerSettings, TileOrder,
+    Traffic,
 };
 
 use super::link::{Link, Received, Sender};
@@ -26,9 +27,14 @@ const GREETING: Duration = Duration::from_secs(10);
 /// How long a player may say nothing beside the time of two GoPs. It reports ten times a second, and gives
 /// a server up by the same rule (`vr play --grace`).
 const SILENCE: Duration = Duration::from_secs(10);
+/// How long a tile may take to be read: less than a player waits for it, so that it is told.
+const READING: Duration = Duration::from_secs(5);
 /// How long all of a player's connections may be closed. A player that is there opens another one every
 /// 200 ms; one that was killed has its system close them all.
 const GONE: Duration = Duration::from_secs(3);
+/// Messages besides tiles that may wait for a player: one tells of each GoP, and it plays no more than
+/// so many at once.
+const MAX_NOTICES: usize = MAX_OPEN_GOPS as usize;
 /// The code with which a player that has gone is told so, should it come back.
 const LOST: u64 = 16;
 
@@ -137,7 +143,8 @@ type Reading = JoinHandle<io::Result<Option<Bytes>>>;
 enum Head {
     /// It is no message yet.
     Empty,
-    Reading(Reading),
+    /// It is read, since then.
+    Reading(Reading, Instant),
     Ready(Bytes),
 }
 
@@ -196,6 +203,9 @@ impl Session<'_> {
                 () = self.clock.until(limit), if !shut => {
                     Next::Over("it neither goes on nor leaves".to_owned())
                 }
+                () = self.ticket.put_out() => Next::Over(
+                    "its place is for a player of another address, as its own has the most".to_owned(),
+                ),
                 () = &mut stop, if ending.is_none() => {
                     self.server.refuse("the server is stopping");
                     self.give_up(&sender);
@@ -266,9 +276,18 @@ impl Session<'_> {
         if reports && !self.is_shown() && now.since(self.heard) > patience {
             return Next::Gone(format!("nothing came from it for {patience:?}"));
         }
+        if let Head::Reading(_, since) = self.head
+            && now.since(since) > READING
+        {
+            return Next::Over(format!("what is to be sent cannot be read within {READING:?}"));
+        }
         // What it reports it may say without reading, and all that is sent to it would be kept.
         if now.since(self.taken.1) > patience {
             return Next::Gone(format!("it has taken nothing of what is sent for {patience:?}"));
+        }
+        let notices = self.queue.iter().filter(|one| matches!(one, Outgoing::Message(_))).count();
+        if notices > MAX_NOTICES {
+            return Next::Gone(format!("{notices} messages wait for it: it takes too little"));
         }
         let has_path = self.control.as_ref().is_none_or(|control| {
             control.stats().session.paths.values().any(|path| path.subflow.is_some())
@@ -297,13 +316,12 @@ impl Session<'_> {
             }
             tell(self.who, &planned);
         }
-        let now = self.clock.now();
-        while let Some(Outgoing::Tile(order)) = self.queue.front()
-            && order.deadline <= now
-            && !sender.has_begun()
-        {
-            self.tally.expired += 1;
-            self.pop();
+        // One that is read stays until it is: else a disk that hangs would take a thread for each.
+        let begun = sender.has_begun() || matches!(self.head, Head::Reading(..));
+        let late = drop_late(&mut self.queue, begun, self.clock.now());
+        self.tally.expired += late.tiles;
+        if late.is_first {
+            self.head = Head::Empty;
         }
     }
 
@@ -436,6 +454,26 @@ impl Session<'_> {
     }
 }
 
+/// What was dropped of a queue.
+#[derive(Debug, PartialEq, Eq)]
+struct Late {
+    tiles: u64,
+    /// Whether the first was among them.
+    is_first: bool,
+}
+
+/// Drops the tiles whose time is over, wherever they are; not the first, if it has `begun` to be sent.
+fn drop_late(queue: &mut VecDeque<Outgoing>, begun: bool, now: Instant) -> Late {
+    let is_late = |one: &Outgoing| matches!(one, Outgoing::Tile(order) if order.deadline <= now);
+    let is_first = !begun && queue.front().is_some_and(is_late);
+    let (before, mut place) = (queue.len(), 0);
+    queue.retain(|one| {
+        place += 1;
+        (begun && place == 1) || !is_late(one)
+    });
+    Late { tiles: (before - queue.len()) as u64, is_first }
+}
+
 /// What is new of a live source; never, of a package. Cancel safe.
 async fn news(follower: &mut Option<Follower>) -> Result<News, String> {
     match follower {
@@ -457,7 +495,7 @@ async fn push(
     let message = loop {
         match (&mut *head, first) {
             (Head::Ready(message), _) => break message.clone(),
-            (Head::Reading(reading), _) => {
+            (Head::Reading(reading, _), _) => {
                 let read = reading.await.map_err(io::Error::other).flatten();
                 *head = read?.map_or(Head::Empty, Head::Ready);
                 if matches!(head, Head::Empty) {
@@ -466,7 +504,7 @@ async fn push(
             }
             (Head::Empty, Outgoing::Message(bytes)) => *head = Head::Ready(bytes.clone().into()),
             (Head::Empty, Outgoing::Tile(order)) => match load(origin, *order)? {
-                Some(reading) => *head = Head::Reading(reading),
+                Some(reading) => *head = Head::Reading(reading, clock.now()),
                 None => return Ok(false),
             },
         }
@@ -550,5 +588,34 @@ fn aside<T>(plan: impl FnOnce() -> T) -> T {
     match Handle::current().runtime_flavor() {
         RuntimeFlavor::MultiThread => tokio::task::block_in_place(plan),
         _ => plan(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weftline_video::live::wire::TileId;
+
+    use super::*;
+
+    #[test]
+    fn tiles_that_are_late_are_dropped_wherever_they_wait_but_not_the_one_that_is_being_sent() {
+        let at = |ms: u64| Instant::from_nanos(ms * 1_000_000);
+        let tile = |ms| {
+            Outgoing::Tile(TileOrder {
+                id: TileId { gop: 0, tile: 0, qp: 30 },
+                packaged: 0,
+                bytes: ByteCount::new(1000),
+                with_init: false,
+                deadline: at(ms),
+            })
+        };
+        let queue = || VecDeque::from([tile(5), Outgoing::Message(vec![1]), tile(5), tile(9)]);
+        let mut all = queue();
+        assert_eq!(drop_late(&mut all, false, at(4)), Late { tiles: 0, is_first: false });
+        assert_eq!(drop_late(&mut all, false, at(5)), Late { tiles: 2, is_first: true });
+        assert!(matches!(&all.make_contiguous(), [Outgoing::Message(_), Outgoing::Tile(_)]));
+        let mut all = queue();
+        assert_eq!(drop_late(&mut all, true, at(20)), Late { tiles: 2, is_first: false });
+        assert!(matches!(&all.make_contiguous(), [Outgoing::Tile(_), Outgoing::Message(_)]));
     }
 }
