@@ -13,6 +13,7 @@ use crate::failure::Failure;
 use crate::run_args::CommonArgs;
 use crate::watch::Watch;
 use crate::watch::lab::LabRuns;
+use crate::watch::pace::Pace;
 use crate::{VERSION, list, output};
 
 /// What the lab can do.
@@ -73,7 +74,8 @@ pub(crate) struct RunArgs {
     /// Make a path go dead for a while, such as wigig@5s..8s, or for good: wigig@5s..
     #[arg(long, value_name = "PATH@FROM..UNTIL")]
     cut: Vec<String>,
-    /// Lets a browser watch; prints where. Schemes in a guest, players and other programs show nothing
+    /// Show the runs in a browser; prints the address. Players, other programs and schemes in a guest
+    /// show only that they run
     #[arg(long, value_name = "ADDR")]
     watch: Option<SocketAddr>,
 }
@@ -101,7 +103,7 @@ fn run_schemes(args: &RunArgs) -> Result<(), Failure> {
     let Some(address) = args.watch else {
         return tell_failed(&weftline_lab::run_many(&options)?);
     };
-    let watch = Watch::open(address, "lab run", args.common.json)?;
+    let watch = Watch::open(address, "lab run", Pace::Times(1.0), args.common.json)?;
     let observer = Arc::new(LabRuns::new(watch.show()));
     let runs = weftline_lab::run_many(&LabOptions { observer: Some(observer), ..options })?;
     watch.linger()?;

@@ -198,7 +198,7 @@ fn run_watched(
     writer: Option<ResultsWriter>,
 ) -> Result<(), Failure> {
     let common = &args.common;
-    let watch = Watch::open(address, "sim run", common.json)?;
+    let watch = Watch::open(address, "sim run", args.watch.pace, common.json)?;
     let mut runs = Runs::new(schemes.len() * common.repeat as usize, writer, common.json);
     for repeat in 0..common.repeat {
         for scheme in schemes {

@@ -14,6 +14,12 @@ pub trait Observer: fmt::Debug + Send + Sync {
     /// How the run is. Schemes in a guest, players and programs that are not the lab's tell nothing.
     fn goes(&self, seen: Seen);
 
+    /// The run has come so far, whether it tells how it is or not.
+    fn passes(&self, time: Duration);
+
+    /// The run does not count, and why; it begins again.
+    fn fails_to_count(&self, why: &str);
+
     /// The run is over, and what went wrong.
     fn ends(&self, error: Option<&str>);
 }
@@ -36,7 +42,7 @@ pub struct Seen {
 pub struct SeenPath {
     /// Its name.
     pub name: String,
-    /// The sockets of it, together; `None`: it has none any more.
+    /// Its newest socket; `None`: it has none any more.
     pub socket: Option<SeenSocket>,
     /// Bytes that the receiver's TCP has acknowledged, on all sockets there have been.
     pub delivered: u64,
@@ -55,6 +61,8 @@ pub struct SeenSocket {
     pub min_rtt: Duration,
     /// The congestion window in bytes.
     pub cwnd: u64,
+    /// Payload bytes sent and not acknowledged.
+    pub outstanding: u64,
 }
 
 /// What a sender tells of itself.

@@ -18,6 +18,7 @@ use crate::endpoint::{
 };
 use crate::mptcp;
 use crate::observe::{Observer, SenderSample, Watched};
+use crate::progress::Progress;
 use crate::sys::process::Usage;
 use crate::testbed::{PathLinks, Testbed};
 use crate::topology::End;
@@ -146,6 +147,14 @@ impl Plan<'_> {
         let (scheme, name) = (self.scheme.to_string(), &self.scenario.name);
         let what = format!("{scheme} over {name}, {}, seed {}", self.congestion, self.seed);
         observer.begins(&scheme, &what);
+    }
+
+    /// Tells that it has come so far.
+    pub(crate) fn has_come_to(&self, elapsed: Duration, progress: &Progress) {
+        progress.at(elapsed);
+        if let Some(observer) = self.observer {
+            observer.passes(elapsed);
+        }
     }
 
     /// Builds the world of this run.
@@ -349,8 +358,8 @@ impl Plan<'_> {
 struct Endpoint {
     name: &'static str,
     program: Program,
-    /// What it has said that was not asked for yet.
-    said: Option<Event>,
+    /// What it has said that was not asked for yet, or that it cannot go on.
+    said: Option<Result<Event, LabError>>,
 }
 
 impl Endpoint {
@@ -362,7 +371,7 @@ impl Endpoint {
     /// The next event by `deadline`, samples left out.
     fn event(&mut self, deadline: Instant) -> Result<Option<Event>, LabError> {
         loop {
-            match self.said.take().map_or_else(|| self.hear(deadline), |said| Ok(Some(said)))? {
+            match self.said.take().map_or_else(|| self.hear(deadline), |said| said.map(Some))? {
                 Some(Event::Sample(_)) => {}
                 event => return Ok(event),
             }
@@ -374,10 +383,10 @@ impl Endpoint {
         while self.said.is_none() {
             match self.hear(Instant::now()) {
                 Ok(Some(Event::Sample(sample))) => take(&sample),
-                Ok(Some(event)) => self.said = Some(event),
+                Ok(Some(event)) => self.said = Some(Ok(event)),
                 Ok(None) => break,
                 // Whoever asks for its report is told.
-                Err(LabError::Failed(_)) => break,
+                Err(error @ LabError::Failed(_)) => self.said = Some(Err(error)),
                 Err(error) => return Err(error),
             }
         }

@@ -300,7 +300,7 @@ fn run_in_guest(
     stop: &StopFlag,
     progress: &Progress,
 ) -> Result<(RunRecord, Done), LabError> {
-    match guests.run(plan, stop, &mut |elapsed| progress.at(elapsed)) {
+    match guests.run(plan, stop, &mut |elapsed| plan.has_come_to(elapsed, progress)) {
         Ok((record, series)) => Ok((record, Done::InGuest(series))),
         Err(LabError::Failed(message)) => Ok((record::record(plan, Err(message)), Done::Failed)),
         Err(error) => Err(error),
@@ -326,7 +326,7 @@ pub(crate) fn run_valid(
     for attempt in 0.. {
         progress.begin(run, &name, plan.scenario.duration);
         let load = LoadMeter::start();
-        let outcome = match plan.run(stop, &mut |elapsed| progress.at(elapsed)) {
+        let outcome = match plan.run(stop, &mut |elapsed| plan.has_come_to(elapsed, progress)) {
             Ok(outcome) => outcome,
             // The scheme, or a program of it, failed: that is a result.
             Err(LabError::Failed(message)) => {
@@ -346,6 +346,7 @@ pub(crate) fn run_valid(
             "{name}: the emulator was late ({:.1} % of packets by more than 1 ms); again",
             share * 100.0
         ));
+        plan.observer.iter().for_each(|one| one.fails_to_count("the emulator was late"));
         plan.begins();
     }
     unreachable!("the loop ends at the last attempt")

@@ -12,7 +12,7 @@ use crate::stepping::Simulation;
 use crate::tcp::SenderStats;
 use crate::world::World;
 
-/// A run at a moment: the first of its flows, as its sender sees it.
+/// A flow of a run at a moment, as its sender sees it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct View {
     /// Since the workload began.
@@ -46,8 +46,9 @@ pub struct PathView {
     pub resent: u64,
     /// Of the bytes sent, those that were on another path already.
     pub rescued: u64,
-    /// What its sender knows of it; `None` without a connection, or where packets of all connections
-    /// are spread over the paths.
+    /// Payload bytes that were sent and are not known to have arrived.
+    pub outstanding: u64,
+    /// What its sender knows of it; `None` without a connection.
     pub info: Option<PathInfo>,
 }
 
@@ -65,14 +66,20 @@ pub enum PathState {
 }
 
 impl Simulation {
-    /// The run as it is now.
-    pub fn view(&self) -> View {
-        let flow = &self.world().flows[0];
+    /// The flows that are measured, as they are now. Where a gateway spreads packets over the paths, the
+    /// first has the paths, with what went over the air for all of them: with headers and redundancy.
+    pub fn views(&self) -> Vec<View> {
+        let flows = &self.world().flows[..self.world().plan.measured];
+        flows.iter().map(|flow| self.view(flow)).collect()
+    }
+
+    fn view(&self, flow: &Flow) -> View {
         let sessions = flow.sessions();
         let [client, server] = sessions.as_ref().map_or([None; 2], |[a, b]| [Some(a), Some(b)]);
         let place = |id: PathId| flow.plan.paths.iter().position(|&path| path as u64 == id.0);
         let of = |path: usize| server.and_then(|server| server.paths.get(&PathId(path as u64)));
         let paths = flow.plan.paths.iter().enumerate();
+        let paths = paths.filter(|_| !flow.plan.is_spread || flow.index == 0);
         let view = |(k, &path)| match flow.plan.is_spread {
             true => radio(self.world(), path),
             false => subflow(self.world(), flow, k, of(path)),
@@ -115,6 +122,9 @@ fn subflow(world: &World, flow: &Flow, k: usize, session: Option<&PathStats>) ->
         delivered: sum(|of| of.delivered_bytes),
         resent: sum(|of| of.resent),
         rescued: session.map_or(0, |session| session.rescued),
+        outstanding: end.map_or(0, |end| {
+            end.written().saturating_sub(end.acknowledged()).saturating_sub(end.unsent())
+        }),
         info,
     }
 }
@@ -129,6 +139,7 @@ fn radio(world: &World, path: usize) -> PathView {
         delivered: down.scheduled.bytes.as_u64(),
         resent: 0,
         rescued: 0,
+        outstanding: 0,
         info: None,
     }
 }

@@ -93,7 +93,7 @@ round(value)} B`:value<1e7?`${(value/1e3).toFixed(1)} kB`:value<1e10?`${(value/1
 1)} GB`}function duration(seconds){let whole=Math.max(0,Math.floor(seconds)),parts=[[Math.floor(whole/86400),"d"],[Math.
 floor(whole/3600)%24,"h"],[Math.floor(whole/60)%60,"min"],[whole%60,"s"]],first=parts.findIndex(([count])=>count>0);return first<
 0?"0 s":parts.slice(first,first+2).filter(([count])=>count>0).map(([count,unit])=>`${count} ${unit}`).join(" ")}var two=value=>String(
-value).padStart(2,"0"),LONGEST_RUN=1e8;function clock(seconds){let date=new Date(seconds*1e3);return seconds>=LONGEST_RUN?
+value).padStart(2,"0"),LONGEST_RUN=1e9;function clock(seconds){let date=new Date(seconds*1e3);return seconds>=LONGEST_RUN?
 `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`:seconds<0?"":`${Math.floor(seconds/60)}:${two(
 Math.floor(seconds%60))}`}function scrolled(label,table2){return b`<div class="scroll" role="region" tabindex="0" aria-label=${label}>${table2}</div>`}function begin(canvas,height){let scale=window.devicePixelRatio||1,width=Math.max(160,Math.floor(canvas.parentElement?.clientWidth??
 160)),[wide,high]=[Math.round(width*scale),Math.round(height*scale)];canvas.width!==wide&&(canvas.width=wide),canvas.height!==
@@ -1197,12 +1197,11 @@ let to=x2.length-place*step;return b`<tr>
         </tr>
       </thead>
       <tbody>${starts.map(row)}</tbody>
-    </table>`)}function rates(before,now){let seconds=now.uptime_s-before.uptime_s,found=new Map;if(seconds<=0)return found;
-let old=new Map(before.connections.map(one=>[one.number,one]));for(let one of now.connections){let then=old.get(one.number);
-if(!then)continue;let mbps=(after,earlier)=>Math.max(0,after-earlier)*8/seconds/1e6,send=mbps(one.sent_bytes,then.sent_bytes);
-found.set(one.number,[send,mbps(one.received_bytes,then.received_bytes)])}return found}function connections(status2,now,opened,toggle){
-if(status2.connections.length===0)return b`<p class="empty">No connection is open.</p>`;let row=one=>{let[send,receive]=now.
-get(one.number)??[null,null],is=opened.has(one.number);return b`<tr>
+    </table>`)}function rates(before,now){let found=new Map,old=new Map(before.connections.map(one=>[one.number,one]));for(let one of now.
+connections){let then=old.get(one.number),seconds=then?one.age_s-then.age_s:0;if(!then||seconds<=0)continue;let mbps=(after,earlier)=>Math.
+max(0,after-earlier)*8/seconds/1e6,send=mbps(one.sent_bytes,then.sent_bytes);found.set(one.number,[send,mbps(one.received_bytes,
+then.received_bytes)])}return found}function connections(status2,now,opened,toggle){if(status2.connections.length===0)return b`<p class="empty">No connection is open.</p>`;
+let row=one=>{let[send,receive]=now.get(one.number)??[null,null],is=opened.has(one.number);return b`<tr>
         <th scope="row">
           <button class="plain" aria-expanded=${is?"true":"false"} aria-controls="paths-${one.number}" @click=${()=>toggle(
 one.number)}>
@@ -1336,7 +1335,7 @@ refused(page2.link.reason):b`${patterns()}
     </main>
     <footer>
       <p>
-        Rates are means of half a second. Retransmitted counts segments of 1,448 bytes. Lines across
+        Rates are means over the time from point to point. Retransmitted counts segments of 1,448 bytes. Lines across
         the charts are events. <a href="/a/licenses.txt">Licences</a>
       </p>
     </footer>`}function refused(reason){return b`<main class="refused">
@@ -1422,7 +1421,8 @@ page2)}>
         </select>
       </label>
     </div>
-    ${watched?b`${watched.over?b`<p class="empty" role="status">The connection is over.</p>`:A}
+    ${watched?b`${watched.over?b`<p class="empty" role="status">There is nothing more to see of it: it is over, or has no weave.</p>`:
+A}
           ${view(watched,page2.weaveShown,weave2,!1)}`:b`<p class="empty">Choose a connection to see which path carries which part of its stream. The daemon records it for as long as it is watched.</p>`}
   </section>`}function events(page2,{problems}){let isShown=event=>!page2.problemsOnly||event.level==="error"||event.level===
 "warning",shown=page2.model.events.filter(isShown).slice(-100).reverse(),names={info:"",good:"good: ",warning:"warning: ",
@@ -1448,34 +1448,34 @@ rates:new Map,laneRates:new Map,link:{is:"connecting"},x:[],span:{from:0,to:1},w
 opened:new Set,problemsOnly:!1,weave:null,weaveShown:shownAtFirst()},plots=[],style=theme(),lastDrawn=0,wanted=!1,charts=!0;
 function draw(byUser=!1,withCharts=!0){!byUser&&page.paused||(charts||=withCharts,!(!byUser&&calm.matches&&performance.now()-
 lastDrawn<CALM)&&(wanted||(wanted=!0,requestAnimationFrame(()=>{wanted=!1,paint2()}))))}function paint2(){let{model}=page;
-lastDrawn=performance.now(),page.x=model.t.map(t4=>model.epoch+t4);let to=page.x.at(-1)??Date.now()/1e3,from=to-page.window;
-if(page.span=model.epoch===0?{from:Math.max(0,from),to:Math.max(1,to)}:{from,to},page.row!==null&&page.row>=page.x.length&&
-(page.row=null),D(view2(page,actions),root),document.title=title(),page.link.is==="refused"){plots=[];return}if(page.weave){
-let places=placesOf(page.weave.names,model.paths.map(one=>one.name));paint(page.weave,page.weaveShown,palette(path=>places.
-get(path)??path),!1)}if(!charts&&plots.length>0)return;charts=!1,plots.length===0&&(plots=CHARTS.map(plotOf));let marks=model.
-events.filter(event=>MARKED.includes(event.name)&&event.level!=="info").map(event=>({t:model.epoch+event.t,level:event.level}));
-for(let plot of plots)plot.draw(model,page.x,page.span,marks,style);let time2=page.row===null?null:page.x[page.row];queueMicrotask(
-()=>plots.forEach(plot=>plot.point(time2)))}function plotOf(chart){let at=document.getElementById(`plot-${chart.id}`);return new Plot(
-chart,at,row=>{page.row!==row&&(page.row=row,draw(!0))})}function title(){let{model,status:known,link:link2}=page,row=model.
-t.length-1;return link2.is!=="live"||row<0?"Weftline":`${model.paths.some(path=>["silent","down"].includes(path.state[row]))?
-"⚠ ":""}Weftline ${known?.daemon??""}`.trim()}var actions={show(window2){page.window=window2,page.row=null,draw(!0)},pause(){
-page.paused=!page.paused,page.paused||resume(),draw(!0)},retry(){stream.now()},point(row){page.row=row,draw(!0)},table(id,open){
-open!==page.tables.has(id)&&(open?page.tables.add(id):page.tables.delete(id),draw(!0))},connection(id){page.opened.delete(
-id)||page.opened.add(id),draw(!0)},problems(only){page.problemsOnly=only,draw(!0)},watch(connection){page.weave=connection===
-null?null:new Weave(connection),page.weaveShown={...page.weaveShown,direction:null,row:null},stream.again(),draw(!0)},weave(what){
-Object.assign(page.weaveShown,what),draw(!0,!1)}},held=[];function take(what,withCharts=!0){page.paused?held&&held.push(
-what)>MAX_HELD&&(held=void 0):(what(),draw(!1,withCharts))}function resume(){if(held)for(let what of held)what();else page.
-model.last="",stream.again();held=[]}var instance="",stream=new Stream({last:()=>page.model.last,instance(name){page.weave&&
-instance!==""&&instance!==name&&(page.weave=new Weave(page.weave.connection)),instance=name},load(history2){let now=Date.
-now()/1e3;take(()=>{page.model.load(history2,now),page.row=null})},sample(sample,id){take(()=>{let isFull=page.model.t.length===
-1200;page.model.add(sample,id)&&isFull&&page.row!==null&&(page.row=Math.max(0,page.row-1))})},event(event,id){take(()=>page.
-model.addEvent(event,id))},watched(){return page.weave&&!page.weave.over?page.weave.connection:null},weave(message){let{
-weave:weave2}=page;!weave2||message.connection!==weave2.connection||take(()=>weave2.take(message),!1)},link(link2){page.
-link=link2,draw(!0),link2.is==="live"&&askStatus()}}),asking=!1;async function askStatus(){if(!(page.link.is!=="live"||page.
-paused||asking)){asking=!0;try{let now=await status(LISTED);page.status&&page.status.pid===now.pid&&(page.rates=rates(page.
-status,now),page.laneRates=laneRates(page.status,now)),page.status=now;let open=new Set(now.connections.map(one=>one.number));
-for(let id of page.opened)open.has(id)||page.opened.delete(id);draw()}catch{}finally{asking=!1}}}window.addEventListener(
-"resize",()=>page.weave&&draw(!0));matchMedia("(prefers-color-scheme: dark)").addEventListener("change",()=>{style=theme(),
-draw(!0)});setInterval(()=>{askStatus()},ASKING);async function start(){try{await begin2()}catch(error){page.link={is:"r\
-efused",reason:error instanceof Error?error.message:String(error)},draw(!0);return}stream.follow()}root.replaceChildren();
-draw(!0);start();window.addEventListener("hashchange",()=>{start()});
+lastDrawn=performance.now(),page.x=model.t.map(t4=>model.epoch+t4);let to=page.x.at(-1)??(model.epoch===0?0:Date.now()/1e3),
+from=to-page.window;if(page.span=model.epoch===0?{from:Math.max(0,from),to:Math.max(1,to)}:{from,to},page.row!==null&&page.
+row>=page.x.length&&(page.row=null),D(view2(page,actions),root),document.title=title(),page.link.is==="refused"){plots=[];
+return}if(page.weave){let places=placesOf(page.weave.names,model.paths.map(one=>one.name));paint(page.weave,page.weaveShown,
+palette(path=>places.get(path)??path),!1)}if(!charts&&plots.length>0)return;charts=!1,plots.length===0&&(plots=CHARTS.map(
+plotOf));let marks=model.events.filter(event=>MARKED.includes(event.name)&&event.level!=="info").map(event=>({t:model.epoch+
+event.t,level:event.level}));for(let plot of plots)plot.draw(model,page.x,page.span,marks,style);let time2=page.row===null?
+null:page.x[page.row];queueMicrotask(()=>plots.forEach(plot=>plot.point(time2)))}function plotOf(chart){let at=document.
+getElementById(`plot-${chart.id}`);return new Plot(chart,at,row=>{page.row!==row&&(page.row=row,draw(!0))})}function title(){
+let{model,status:known,link:link2}=page,row=model.t.length-1;return link2.is!=="live"||row<0?"Weftline":`${model.paths.some(
+path=>["silent","down"].includes(path.state[row]))?"⚠ ":""}Weftline ${known?.daemon??""}`.trim()}var actions={show(window2){
+page.window=window2,page.row=null,draw(!0)},pause(){page.paused=!page.paused,page.paused||resume(),draw(!0)},retry(){stream.
+now()},point(row){page.row=row,draw(!0)},table(id,open){open!==page.tables.has(id)&&(open?page.tables.add(id):page.tables.
+delete(id),draw(!0))},connection(id){page.opened.delete(id)||page.opened.add(id),draw(!0)},problems(only){page.problemsOnly=
+only,draw(!0)},watch(connection){page.weave=connection===null?null:new Weave(connection),page.weaveShown={...page.weaveShown,
+direction:null,row:null},stream.again(),draw(!0)},weave(what){Object.assign(page.weaveShown,what),draw(!0,!1)}},held=[];
+function take(what,withCharts=!0){page.paused?held&&held.push(what)>MAX_HELD&&(held=void 0):(what(),draw(!1,withCharts))}
+function resume(){if(held)for(let what of held)what();else page.model.last="",stream.again();held=[]}var instance="",stream=new Stream(
+{last:()=>page.model.last,instance(name){page.weave&&instance!==""&&instance!==name&&(page.weave=new Weave(page.weave.connection)),
+instance=name},load(history2){let now=Date.now()/1e3;take(()=>{page.model.load(history2,now),page.row=null})},sample(sample,id){
+take(()=>{let isFull=page.model.t.length===1200;page.model.add(sample,id)&&isFull&&page.row!==null&&(page.row=Math.max(0,
+page.row-1))})},event(event,id){take(()=>page.model.addEvent(event,id))},watched(){return page.weave&&!page.weave.over?page.
+weave.connection:null},weave(message){let{weave:weave2}=page;!weave2||message.connection!==weave2.connection||take(()=>weave2.
+take(message),!1)},link(link2){page.link=link2,draw(!0),link2.is==="live"&&askStatus()}}),asking=!1;async function askStatus(){
+if(!(page.link.is!=="live"||page.paused||asking)){asking=!0;try{let now=await status(LISTED);page.status&&page.status.pid===
+now.pid&&(page.rates=rates(page.status,now),page.laneRates=laneRates(page.status,now)),page.status=now;let open=new Set(
+now.connections.map(one=>one.number));for(let id of page.opened)open.has(id)||page.opened.delete(id);draw()}catch{}finally{
+asking=!1}}}window.addEventListener("resize",()=>page.weave&&draw(!0));matchMedia("(prefers-color-scheme: dark)").addEventListener(
+"change",()=>{style=theme(),draw(!0)});setInterval(()=>{askStatus()},ASKING);async function start(){try{await begin2()}catch(error){
+page.link={is:"refused",reason:error instanceof Error?error.message:String(error)},draw(!0);return}stream.follow()}root.
+replaceChildren();draw(!0);start();window.addEventListener("hashchange",()=>{start()});

@@ -12,6 +12,7 @@ pub(crate) const FIGURES: [&str; 6] =
     ["send", "receive", "srtt", "queueing", "retransmitted", "cwnd"];
 pub(crate) const SEND: usize = 0;
 pub(crate) const RECEIVE: usize = 1;
+const RETRANSMITTED: usize = 4;
 pub(crate) const CWND: usize = 5;
 
 /// Connections of a sample: those that moved the most.
@@ -71,6 +72,8 @@ impl ConnectionSample {
 #[derive(Debug, Default)]
 pub(crate) struct Rates {
     last: Option<(f64, Counters)>,
+    /// What the sample before said of rates.
+    rates: BTreeMap<Arc<str>, [f32; FIGURES.len()]>,
 }
 
 /// What the last look has counted.
@@ -88,8 +91,18 @@ impl Rates {
             Some((then, before)) => (t - then, before),
             None => (0.0, Counters::default()),
         };
-        let paths =
-            look.paths.iter().map(|path| of_path(path, before.paths.get(&path.name), seconds));
+        let is_first = before.paths.is_empty() && before.connections.is_empty();
+        let paths = look.paths.iter().map(|path| {
+            let mut sample = of_path(path, before.paths.get(&path.name), seconds);
+            // Two looks at the same time: nothing can have moved, and the rates are as they were.
+            if let Some(rates) = self.rates.get(&path.name).filter(|_| seconds <= 0.0 && !is_first)
+            {
+                for figure in [SEND, RECEIVE, RETRANSMITTED] {
+                    sample.figures[figure] = rates[figure];
+                }
+            }
+            sample
+        });
         let sample = Sample {
             t,
             state: look.state.clone(),
@@ -98,6 +111,8 @@ impl Rates {
             paths: paths.collect(),
             busiest: busiest(&look.connections, &before.connections, seconds),
         };
+        self.rates =
+            sample.paths.iter().map(|path| (Arc::clone(&path.name), path.figures)).collect();
         let path = |one: &PathLook| {
             let counted = [one.sent_bytes, one.received_bytes, one.retransmitted_segments];
             (Arc::clone(&one.name), counted)

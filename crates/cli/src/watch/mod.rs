@@ -23,10 +23,11 @@ use show::Show;
 /// Options of what a browser may watch.
 #[derive(Debug, Args)]
 pub(crate) struct WatchArgs {
-    /// Runs one after the other, at the clock's pace, and lets a browser watch; prints where
+    /// Show the runs in a browser, one at a time; prints the address
     #[arg(long, value_name = "ADDR", conflicts_with_all = ["jobs", "weave"])]
     pub(crate) watch: Option<SocketAddr>,
-    /// How many seconds pass in one while that is watched, as 0.1; or max, as fast as it goes
+    /// Simulated seconds per second, while it is watched: 0.1 is slow motion; max is as fast as
+    /// possible
     #[arg(
         long,
         value_name = "N|max",
@@ -52,9 +53,10 @@ impl Watch {
     pub(crate) fn open(
         address: SocketAddr,
         what: &'static str,
+        pace: Pace,
         json: bool,
     ) -> Result<Self, Failure> {
-        let show = Arc::new(Show::new(what));
+        let show = Arc::new(Show::new(what, pace.seconds()));
         let page = Page::open(address, &show)?;
         match json {
             true => output::tell(format_args!("watch {}", page.url())),

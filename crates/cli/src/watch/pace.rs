@@ -31,6 +31,20 @@ impl FromStr for Pace {
     }
 }
 
+impl Pace {
+    /// How many seconds of a run pass in one.
+    pub(crate) const fn seconds(self) -> f64 {
+        match self {
+            Self::Times(times) => times,
+            Self::Max => FASTEST,
+        }
+    }
+}
+
+/// What a run may be behind its pace. What is more, as after a standstill of the program, is not made up
+/// for: what somebody wants to see would rush by.
+const BEHIND: Duration = Duration::from_millis(500);
+
 /// Holds a run to its pace.
 #[derive(Debug)]
 pub(crate) struct Pacer {
@@ -46,16 +60,20 @@ impl Pacer {
     }
 
     /// How long it is now until the run's clock may say `time`.
-    pub(crate) fn until(&self, time: Duration) -> Duration {
+    pub(crate) fn until(&mut self, time: Duration) -> Duration {
         self.left(time, self.began.elapsed())
     }
 
     /// The same, `elapsed` after the beginning.
-    fn left(&self, time: Duration, elapsed: Duration) -> Duration {
+    fn left(&mut self, time: Duration, elapsed: Duration) -> Duration {
         match self.pace {
             Pace::Max => Duration::ZERO,
             Pace::Times(times) => {
                 let due = time.saturating_sub(self.from).div_f64(times);
+                let behind = elapsed.saturating_sub(due);
+                if behind > BEHIND {
+                    self.began += behind;
+                }
                 due.saturating_sub(elapsed)
             }
         }
@@ -91,11 +109,14 @@ mod tests {
     #[test]
     fn a_run_is_held_back_and_never_waits_for_what_is_past() {
         let seconds = Duration::from_secs;
-        let slow = Pacer::new(Pace::Times(0.1), seconds(5));
+        let mut slow = Pacer::new(Pace::Times(0.1), seconds(5));
         assert_eq!(slow.left(seconds(5), Duration::ZERO), Duration::ZERO);
         assert_eq!(slow.left(seconds(6), seconds(4)), seconds(6));
+        // A second too late: it goes on from there.
+        let began = slow.began;
         assert_eq!(slow.left(seconds(6), seconds(11)), Duration::ZERO);
-        let max = Pacer::new(Pace::Max, Duration::ZERO);
+        assert_eq!(slow.began, began + seconds(1));
+        let mut max = Pacer::new(Pace::Max, Duration::ZERO);
         assert_eq!(max.left(seconds(1000), Duration::ZERO), Duration::ZERO);
     }
 }

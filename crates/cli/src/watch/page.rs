@@ -10,7 +10,7 @@ use weftline_web::{
     Source, WeaveLook, WeaveSource,
 };
 
-use super::show::{Happening, Level, Moment, PathSums, Show, Wanted, Weave};
+use super::show::{Happening, Level, Moment, PathNow, PathSums, Show, Wanted, Weave};
 use crate::failure::Failure;
 
 /// An open page; it ends when this is dropped.
@@ -110,27 +110,25 @@ impl Source for Shown {
 }
 
 fn look(moment: Moment) -> Look {
-    let connection = moment.connection;
+    let connection = |[number, sent_bytes, received_bytes]: [u64; 3]| ConnectionLook {
+        number,
+        sent_bytes,
+        received_bytes,
+    };
+    let count = u32::try_from(moment.connections.len()).unwrap_or(u32::MAX);
     Look {
         at: Some(moment.at),
         state: moment.state.to_owned(),
-        open: u32::from(connection.is_some()),
-        used: u32::from(connection.is_some()),
+        open: count,
+        used: count,
         paths: moment.paths.into_iter().map(|(name, sums)| path(name, &sums)).collect(),
-        connections: connection
-            .map(|[number, sent_bytes, received_bytes]| ConnectionLook {
-                number,
-                sent_bytes,
-                received_bytes,
-            })
-            .into_iter()
-            .collect(),
+        connections: moment.connections.into_iter().map(connection).collect(),
         events: moment.events.into_iter().map(event).collect(),
     }
 }
 
 fn path(name: Arc<str>, sums: &PathSums) -> PathLook {
-    let now = sums.now.as_ref();
+    let now: Option<&PathNow> = sums.now.as_ref();
     let [sent_bytes, received_bytes, retransmitted_segments] = sums.moved;
     let ms = |time: Option<f64>| time.map(|ms| ms as f32);
     let (srtt, least) = (now.and_then(|now| now.srtt_ms), now.and_then(|now| now.min_rtt_ms));

@@ -27,7 +27,7 @@ pub(crate) struct ReplayArgs {
     /// Where the page is; only this machine can reach it
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
     watch: SocketAddr,
-    /// How many seconds pass in one, as 0.1; or max, as fast as it goes
+    /// Recorded seconds per second: 0.1 is slow motion; max is as fast as possible
     #[arg(long, value_name = "N|max", default_value = "1")]
     pace: Pace,
 }
@@ -36,8 +36,13 @@ pub(crate) struct ReplayArgs {
 const MAX_RECORD: u64 = 1 << 20;
 /// The latest time of a record in ms: a year.
 const MAX_TIME_MS: f64 = 365.0 * 86_400_000.0;
-/// Paths of a file that are shown, and events of one moment.
+/// Paths of a file that are shown.
 const MAX_PATHS: usize = 64;
+/// Characters that are kept of a path's name, and of any other text: what the page shows of it.
+const MAX_NAME: usize = 64;
+const MAX_TEXT: usize = 300;
+/// The largest count that is taken for one, which is the largest that JSON is sure to carry (RFC 8259, section 6).
+const MAX_COUNT: u64 = (1 << 53) - 1;
 /// Where nothing is recorded the page goes on in such steps.
 const STEP: Duration = Duration::from_millis(500);
 /// What the page keeps: a longer time without records is not shown step by step if nobody waits for it.
@@ -56,7 +61,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
             output::note(records.words("was cut off, and is left out"));
         }
     }
-    let watch = Watch::open(args.watch, "replay", false)?;
+    let watch = Watch::open(args.watch, "replay", args.pace, false)?;
     for file in &args.files {
         let records = Records::open(file)?;
         let mut story = Story::new(watch.show(), args.pace, &records.title);
@@ -93,7 +98,13 @@ impl Records {
     /// Opens a file and reads its header.
     fn open(path: &FilePath) -> Result<Self, Failure> {
         let wrong = |error: std::io::Error| Failure::failed(format!("{}: {error}", path.display()));
-        let from = BufReader::new(File::open(path).map_err(wrong)?);
+        let file = File::open(path).map_err(wrong)?;
+        // It is read twice: what is wrong with it is said before anything is shown.
+        if !file.metadata().map_err(wrong)?.is_file() {
+            let words = "is no ordinary file; save what comes from a pipe to one";
+            return Err(Failure::wrong_use(format!("{} {words}", path.display())));
+        }
+        let from = BufReader::new(file);
         let (number, title, time) = (0, String::new(), Duration::ZERO);
         let path = path.to_owned();
         let mut records = Self { path, from, number, title, time, is_cut_off: false };
@@ -107,7 +118,7 @@ impl Records {
             ));
         }
         let title = header["title"].as_str().unwrap_or("event file");
-        records.title = title.to_owned();
+        records.title = cut(title, MAX_TEXT);
         Ok(records)
     }
 
@@ -150,6 +161,15 @@ impl Records {
             let name = record["name"].as_str().and_then(|name| name.strip_prefix(PREFIX));
             if let Some(name) = name {
                 let (name, time) = (name.to_owned(), self.time);
+                let counts = record["data"].as_object().into_iter().flatten();
+                let wrong = counts.filter(|(_, n)| n.as_u64().is_some_and(|n| n > MAX_COUNT));
+                if let Some((figure, n)) =
+                    wrong.map(|(figure, n)| (cut(figure, MAX_NAME), n)).next()
+                {
+                    return Err(
+                        self.wrong(&format!("has {n} for {figure}; at most {MAX_COUNT} are read"))
+                    );
+                }
                 return Ok(Some(Record { time, name, data: record["data"].clone() }));
             }
         }
@@ -187,7 +207,7 @@ struct Story<'a> {
 
 impl<'a> Story<'a> {
     fn new(show: &'a Show, pace: Pace, title: &str) -> Self {
-        let number = show.begin(title);
+        let number = show.begin(title, 1, false);
         let label = Some(title.to_owned());
         let connection = Connection { number, label, ..Connection::default() };
         Self { show, pacer: Pacer::new(pace, Duration::ZERO), now: Duration::ZERO, connection }
@@ -217,7 +237,7 @@ impl<'a> Story<'a> {
 
     fn see(&mut self, happened: Vec<Happening>) {
         self.connection.age_s = self.now.as_secs_f64();
-        self.show.see(self.now, self.connection.clone(), Some(happened));
+        self.show.see(self.now, vec![self.connection.clone()], Some(happened));
     }
 
     /// What a record says of the connection, and what has happened.
@@ -226,7 +246,7 @@ impl<'a> Story<'a> {
         match record.name.as_str() {
             "connection_started" => {
                 self.connection.peer = text(&data["peer"]);
-                self.connection.client = data["client"].as_str().map(str::to_owned);
+                self.connection.client = data["client"].as_str().map(|name| cut(name, MAX_NAME));
                 self.connection.scheduler = text(&data["scheduler"]);
                 None
             }
@@ -245,7 +265,7 @@ impl<'a> Story<'a> {
                 None
             }
             "direction_changed" => {
-                self.connection.forward = data["forward"].as_str().map(str::to_owned);
+                self.connection.forward = data["forward"].as_str().map(|name| cut(name, MAX_NAME));
                 None
             }
             "connection_closed" => {
@@ -257,7 +277,7 @@ impl<'a> Story<'a> {
                 Some(happening("connection_ended", level, None, words))
             }
             "events_lost" | "records_lost" | "file_full" => {
-                let words = format!("the file says {}: {data}", record.name);
+                let words = cut(&format!("the file says {}: {data}", record.name), MAX_TEXT);
                 Some(happening("records_lost", Level::Warning, None, words))
             }
             name if name.starts_with("path_") => self.apply_to_path(name, data),
@@ -296,17 +316,17 @@ impl<'a> Story<'a> {
     }
 
     fn apply_to_path(&mut self, event: &str, data: &Value) -> Option<Happening> {
-        let name = data["name"].as_str()?.to_owned();
+        let name = cut(data["name"].as_str()?, MAX_NAME);
         let path = self.path(&name)?;
         let reason = || text(&data["reason"]);
-        let is_back = path.state == "down" && path.sent_bytes + path.received_bytes > 0;
+        let is_back = path.state == "down" && (path.sent_bytes, path.received_bytes) != (0, 0);
         let (event, level, state, words) = match event {
             "path_metrics" => {
                 measure_path(path, data);
                 return None;
             }
             "path_up" => {
-                path.peer = data["peer"].as_str().map(str::to_owned);
+                path.peer = data["peer"].as_str().map(|peer| cut(peer, MAX_NAME));
                 let level = if is_back { Level::Good } else { Level::Info };
                 ("path_up", level, Some("up"), "is up".to_owned())
             }
@@ -341,7 +361,8 @@ impl<'a> Story<'a> {
 }
 
 fn measure_path(path: &mut Path, data: &Value) {
-    if let Some(state) = data["state"].as_str() {
+    let known = ["up", "standby", "silent", "down"];
+    if let Some(state) = data["state"].as_str().filter(|state| known.contains(state)) {
         state.clone_into(&mut path.state);
     }
     path.srtt_ms = data["srtt_ms"].as_f64();
@@ -371,5 +392,10 @@ fn happening(
 
 /// A text, or nothing where there is none.
 fn text(value: &Value) -> String {
-    value.as_str().unwrap_or_default().to_owned()
+    cut(value.as_str().unwrap_or_default(), MAX_TEXT)
+}
+
+/// So much of a text as is kept.
+fn cut(text: &str, most: usize) -> String {
+    text.chars().take(most).collect()
 }

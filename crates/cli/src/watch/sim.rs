@@ -34,29 +34,29 @@ pub(crate) fn run(
 ) -> Result<Outcome, Failure> {
     let show = watch.show();
     let label = format!("{scheme} over {}, {congestion}, seed {}", scenario.name, plan.seed);
-    let number = show.begin(&label);
-    let pacer = Pacer::new(pace, Duration::ZERO);
+    let has_weave = plan.flows.first().is_some_and(|flow| flow.scheduler.is_some());
+    let number = show.begin(&label, plan.measured as u64, has_weave);
+    let mut pacer = Pacer::new(pace, Duration::ZERO);
+    let step = pacer.step();
     let plan = Plan { weave: Some(WEAVE_STRETCHES), ..plan };
-    let of_run = Run { show, number, label: scheme.to_string(), scheduler: scheme.to_string() };
+    let of_run = Run { show, number, scheme: scheme.to_string() };
     let mut told: Option<Instant> = None;
-    let mut last = None;
     let see = |simulation: &Simulation| {
-        let view = simulation.view();
-        thread::sleep(pacer.until(view.time));
-        show.see(view.time, of_run.connection(view), None);
+        let time = simulation.time();
+        thread::sleep(pacer.until(time));
+        let connections = (number..).zip(simulation.views());
+        let connections = connections.map(|(number, view)| of_run.connection(number, view));
+        show.see(time, connections.collect(), None);
         let is_due = told.is_none_or(|told| told.elapsed() >= WEAVE_EVERY);
         if is_due && show.wants_weave(number) {
             told = Some(Instant::now());
             of_run.tell_weave(simulation.weave());
         }
-        last = Some(simulation.time());
     };
     let of_what = (scenario, scheme, congestion);
-    let ran = simulate_plan_seen(&AtomicBool::new(false), plan, of_what, pacer.step(), see);
+    let ran = simulate_plan_seen(&AtomicBool::new(false), plan, of_what, step, see);
     let outcome = ran.map_err(Failure::failed)?;
-    if let Some(error) = &outcome.record.error {
-        show.fail(&format!("#{number}: {error}"));
-    }
+    show.over(number, outcome.record.error.as_deref());
     // A page that is opened later shows it, too.
     of_run.tell_weave(outcome.weave.clone());
     Ok(outcome)
@@ -66,19 +66,18 @@ pub(crate) fn run(
 struct Run<'a> {
     show: &'a Arc<Show>,
     number: u64,
-    label: String,
-    scheduler: String,
+    scheme: String,
 }
 
 impl Run<'_> {
-    /// The run as a connection.
-    fn connection(&self, view: View) -> Connection {
+    /// A flow of the run as a connection.
+    fn connection(&self, number: u64, view: View) -> Connection {
         let forward = view.forward.and_then(|place| view.paths.get(place));
         Connection {
-            number: self.number,
+            number,
             peer: "simulated".to_owned(),
-            label: Some(self.label.clone()),
-            scheduler: self.scheduler.clone(),
+            label: Some(self.scheme.clone()),
+            scheduler: self.scheme.clone(),
             age_s: view.time.as_secs_f64(),
             sent_bytes: view.delivered,
             duplicate_bytes: view.duplicates,
@@ -114,7 +113,7 @@ fn path(view: PathView) -> Path {
         srtt_ms: info.and_then(|info| ms(info.srtt)),
         min_rtt_ms: info.and_then(|info| ms(info.min_rtt)),
         cwnd_bytes: info.map(|info| info.cwnd.as_u64()),
-        outstanding_bytes: info.map(|info| info.in_flight.as_u64()),
+        outstanding_bytes: Some(view.outstanding),
         retransmitted_segments: Some(view.resent),
         rate_mbps: info.map(|info| info.delivery_rate.as_bps() as f64 / 1e6),
         sent_bytes: view.sent,

@@ -235,9 +235,10 @@ pub(crate) struct SocketInfo {
 
 impl SocketInfo {
     fn new(local: IpAddr, id: u64, info: TcpInfo) -> Self {
-        let TcpInfo { retransmitted, rtt, cwnd, mss, acknowledged, min_rtt } = info;
-        let bytes = u64::from(cwnd) * u64::from(mss);
-        let seen = SeenSocket { silent: false, srtt: rtt, min_rtt, cwnd: bytes };
+        let TcpInfo { retransmitted, rtt, cwnd, mss, unacknowledged, acknowledged, min_rtt } = info;
+        let bytes = |segments: u32| u64::from(segments) * u64::from(mss);
+        let (window, outstanding) = (bytes(cwnd), bytes(unacknowledged));
+        let seen = SeenSocket { silent: false, srtt: rtt, min_rtt, cwnd: window, outstanding };
         Self {
             local,
             id,
@@ -296,6 +297,7 @@ fn weft(stats: &weftline::ConnectionStats, paths: &[(String, SocketAddr)]) -> Co
                 srtt: subflow.info.srtt,
                 min_rtt: subflow.info.min_rtt,
                 cwnd: subflow.info.cwnd.as_u64(),
+                outstanding: subflow.outstanding,
             },
         })
     };

@@ -27,6 +27,8 @@ pub(crate) struct TcpInfo {
     pub(crate) cwnd: u32,
     /// The payload of a segment in bytes.
     pub(crate) mss: u32,
+    /// Segments sent and not acknowledged.
+    pub(crate) unacknowledged: u32,
     /// Bytes that the peer has acknowledged.
     pub(crate) acknowledged: u64,
     /// The least round-trip time; zero before the first, and from a kernel before Linux 4.6.
@@ -112,6 +114,7 @@ fn parse_tcp_info(bytes: &[u8]) -> TcpInfo {
         rtt: Duration::from_micros(rtt_us.into()),
         cwnd,
         mss,
+        unacknowledged: field_u32(bytes, offset_of!(libc::tcp_info, tcpi_unacked)),
         acknowledged: field_u64(bytes, BYTES_ACKED),
         min_rtt: Duration::from_micros(field_u32(bytes, MIN_RTT).into()),
     }

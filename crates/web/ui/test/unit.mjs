@@ -86,9 +86,8 @@ test("sums and means are of what is known", () => {
 });
 
 test("rates of connections are of the time between two statuses", () => {
-  const at = (uptime_s, bytes) => ({
-    uptime_s,
-    connections: [{ number: 5, sent_bytes: bytes, received_bytes: 0 }],
+  const at = (age_s, bytes) => ({
+    connections: [{ number: 5, age_s, sent_bytes: bytes, received_bytes: 0 }],
   });
   assert.deepEqual(rates(at(10, 1e6), at(12, 2e6)).get(5), [4, 0]);
   assert.equal(rates(at(10, 1e6), at(10, 2e6)).size, 0);

@@ -52,7 +52,7 @@ export function duration(seconds: number): string {
 const two = (value: number): string => String(value).padStart(2, "0");
 
 /** Times of a run are below this, and times of day are above, both in seconds since their beginning. */
-const LONGEST_RUN = 1e8;
+const LONGEST_RUN = 1e9;
 
 /** The time of day, of seconds since 1970; or the time of a run, of seconds since it began. */
 export function clock(seconds: number): string {

@@ -72,7 +72,7 @@ function paint(): void {
   const { model } = page;
   lastDrawn = performance.now();
   page.x = model.t.map((t) => model.epoch + t);
-  const to = page.x.at(-1) ?? Date.now() / 1e3;
+  const to = page.x.at(-1) ?? (model.epoch === 0 ? 0 : Date.now() / 1e3);
   // A run begins at 0, and before that there is nothing.
   const from = to - page.window;
   page.span = model.epoch === 0 ? { from: Math.max(0, from), to: Math.max(1, to) } : { from, to };

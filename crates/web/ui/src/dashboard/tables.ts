@@ -154,13 +154,13 @@ export function behind(chart: Chart, model: Model, x: number[], first: number): 
 export type Rates = Map<number, [send: number, receive: number]>;
 
 export function rates(before: Status, now: Status): Rates {
-  const seconds = now.uptime_s - before.uptime_s;
   const found: Rates = new Map();
-  if (seconds <= 0) return found;
   const old = new Map(before.connections.map((one) => [one.number, one]));
   for (const one of now.connections) {
     const then = old.get(one.number);
-    if (!then) continue;
+    // Of a run that is watched, time is the run's.
+    const seconds = then ? one.age_s - then.age_s : 0;
+    if (!then || seconds <= 0) continue;
     const mbps = (after: number, earlier: number): number =>
       (Math.max(0, after - earlier) * 8) / seconds / 1e6;
     const send = mbps(one.sent_bytes, then.sent_bytes);

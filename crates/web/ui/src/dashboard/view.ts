@@ -94,7 +94,7 @@ export function view(page: Page, actions: Actions): TemplateResult {
     </main>
     <footer>
       <p>
-        Rates are means of half a second. Retransmitted counts segments of 1,448 bytes. Lines across
+        Rates are means over the time from point to point. Retransmitted counts segments of 1,448 bytes. Lines across
         the charts are events. <a href="/a/licenses.txt">Licences</a>
       </p>
     </footer>`;
@@ -278,7 +278,7 @@ function weave(page: Page, { watch, weave }: Actions): TemplateResult {
       </label>
     </div>
     ${watched
-      ? html`${watched.over ? html`<p class="empty" role="status">The connection is over.</p>` : nothing}
+      ? html`${watched.over ? html`<p class="empty" role="status">There is nothing more to see of it: it is over, or has no weave.</p>` : nothing}
           ${weaveView(watched, page.weaveShown, weave, false)}`
       : html`<p class="empty">Choose a connection to see which path carries which part of its stream. The daemon records it for as long as it is watched.</p>`}
   </section>`;
