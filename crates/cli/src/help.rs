@@ -6,7 +6,7 @@ use crate::Cli;
 use crate::doctor::OWN_OPTIONS;
 
 /// An example for the long help of each command. The tests hold them to the parser.
-pub(crate) const EXAMPLES: [(&str, &str); 40] = [
+pub(crate) const EXAMPLES: [(&str, &str); 41] = [
     ("serve", "weftline serve --listen 0.0.0.0:4433 --forward 127.0.0.1:8080 --token-file token"),
     (
         "connect",
@@ -78,6 +78,7 @@ pub(crate) const EXAMPLES: [(&str, &str); 40] = [
     ("congestion unload", "weftline congestion unload lia"),
     ("congestion list", "weftline congestion list"),
     ("report", "weftline report results/bond"),
+    ("replay", "weftline replay events/1763793000123-connect-4711-0.sqlog --pace 10"),
     ("list", "weftline list schedulers"),
     ("generate commands", "weftline generate commands > commands.md"),
     ("generate man", "weftline generate man ~/.local/share/man/man1"),

@@ -56,7 +56,7 @@ use failure::Failure;
 #[derive(Debug, Parser)]
 #[command(name = "weftline", version = VERSION)]
 #[command(
-    help_template = "{about}\n\n{usage-heading} {usage}\n\nCommands:\n{subcommands}{after-help}",
+    help_template = "{about}\n\n{usage-heading} {usage}, one of:\n{subcommands}{after-help}",
     after_help = "Every command takes --help, --quiet (errors only), --color auto|always|never; -V: version."
 )]
 struct Cli {
