@@ -119,8 +119,8 @@ impl Simulation {
     }
 }
 
-/// Runs a plan of `scheme` over `scenario`, seen on its way: `see` is called when its workload begins and after each `step` of it. The
-/// run is the same, whatever that takes.
+/// Runs a plan of `scheme` over `scenario`, seen on its way: `see` is called when its workload begins
+/// and after each `step` of it. The run is the same, whatever that takes.
 ///
 /// # Errors
 /// As [`simulate_plan_unless`](crate::simulate_plan_unless).

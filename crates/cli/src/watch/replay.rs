@@ -41,7 +41,8 @@ const MAX_PATHS: usize = 64;
 /// Characters that are kept of a path's name, and of any other text: what the page shows of it.
 const MAX_NAME: usize = 64;
 const MAX_TEXT: usize = 300;
-/// The largest count that is taken for one, which is the largest that JSON is sure to carry (RFC 8259, section 6).
+/// The largest count that is taken for one: the largest that JSON is sure to carry (RFC 8259,
+/// section 6).
 const MAX_COUNT: u64 = (1 << 53) - 1;
 /// Where nothing is recorded the page goes on in such steps.
 const STEP: Duration = Duration::from_millis(500);

@@ -67,7 +67,6 @@ pub(crate) struct Moment {
 }
 
 /// A path over all runs there were.
-#[cfg_attr(not(feature = "web"), expect(dead_code, reason = "only a page reads it"))]
 pub(crate) struct PathSums {
     /// Payload bytes that have arrived there and here, and segments sent again.
     pub(crate) moved: [u64; 3],
@@ -104,6 +103,7 @@ pub(crate) enum Level {
 }
 
 /// Which path carries which part of a run's stream.
+#[cfg_attr(not(feature = "web"), expect(dead_code, reason = "only a page reads it"))]
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Weave {
     pub(crate) now: weftline_core::Instant,
@@ -256,7 +256,6 @@ impl Show {
 }
 
 /// A weave that is told, for as long as this lives.
-#[cfg_attr(not(feature = "web"), expect(dead_code, reason = "only a page asks for it"))]
 pub(crate) struct Wanted {
     show: Arc<Show>,
     number: u64,
