@@ -17,7 +17,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use tun_rs::{DeviceBuilder, SyncDevice};
@@ -70,8 +70,9 @@ pub struct Capture {
     client: AtomicU16,
     journal: Journal,
     /// Held while the kernel is told of a change: whoever sets again what was deleted would else add
-    /// rules of the scope before.
-    change: Mutex<()>,
+    /// rules of the scope before. A lock that is fair in the end: each rule that is set again wakes whoever
+    /// keeps rules, and with the standard library's lock they keep others out of it for minutes.
+    change: parking_lot::Mutex<()>,
     /// Whether IPv6 can be captured, once there is any.
     can_ipv6: bool,
     held: Mutex<Held>,
@@ -162,7 +163,7 @@ impl Capture {
             exceptions: config.exceptions.clone(),
             client: AtomicU16::new(config.client),
             journal: Journal::at(&config.journal),
-            change: Mutex::default(),
+            change: parking_lot::Mutex::default(),
             can_ipv6: port_v6.is_some(),
             held: Mutex::new(Held {
                 v4,
@@ -232,7 +233,7 @@ impl Capture {
     /// # Panics
     /// If another thread has panicked in here.
     pub fn suspend(&self) -> Result<(), NetError> {
-        let _change = self.change();
+        let _change = self.change.lock();
         let before = self.held();
         self.held.lock().expect("no panic").is_suspended = true;
         if before.is_released {
@@ -251,7 +252,7 @@ impl Capture {
     /// # Panics
     /// If another thread has panicked in here.
     pub fn resume(&self) -> Result<(), NetError> {
-        let _change = self.change();
+        let _change = self.change.lock();
         self.held.lock().expect("no panic").is_suspended = false;
         let held = self.held();
         if held.is_released {
@@ -262,7 +263,7 @@ impl Capture {
     }
 
     fn set_scope(&self, scope: Scope) -> Result<(), NetError> {
-        let _change = self.change();
+        let _change = self.change.lock();
         if self.held().is_released {
             return Ok(());
         }
@@ -320,10 +321,6 @@ impl Capture {
         former.filter(|rule| !rules.contains(rule)).collect()
     }
 
-    fn change(&self) -> MutexGuard<'_, ()> {
-        self.change.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn held(&self) -> Held {
         *self.held.lock().expect("no panic")
     }
@@ -336,7 +333,7 @@ impl Capture {
     /// [`NetError::AddressTaken`] when there is no other address: then no link works that has ours, until
     /// this is dropped. Else the kernel's first refusal; all the rest has been tried all the same.
     pub fn keep(&self) -> Result<usize, NetError> {
-        let _change = self.change();
+        let _change = self.change.lock();
         if self.held().is_released {
             return Ok(0);
         }
@@ -500,7 +497,7 @@ impl Capture {
     /// # Panics
     /// If another thread has panicked in here.
     pub fn release(&self) {
-        let _change = self.change();
+        let _change = self.change.lock();
         let held = {
             let mut held = self.held.lock().expect("no panic");
             held.is_released = true;
