@@ -66,6 +66,8 @@ fn what_a_guest_cannot_run_is_refused() {
         ),
         (&["--workload", "vlc"], "scheme 'linux-forward': its guest has the lab's own sender"),
         (&["--congestion", "lia"], "its guest has no congestion control 'lia'; give --congestion"),
+        (&["--tls"], "--tls encrypts weftline's connections, and none of these schemes has any"),
+        (&["--cut", "lan@1s..2s"], "--cut: the scenario has no path 'lan'; it has dsl, lte"),
     ] {
         let run = [&RUN[..], &["linux-forward"], args].concat();
         let output = in_home(home.path(), &run).output().unwrap();
@@ -147,6 +149,9 @@ fn a_guest_that_fails_is_a_failed_run() {
         let why = record.error.unwrap();
         assert!(why.contains(error) && why.len() < 400, "{script}: {why}");
         assert!(record.guest_kernel.is_none() && record.goodput_mbps.is_none());
+        // What has said nothing may never have booted.
+        let has_remedy = why.ends_with("kernel does not boot, 'kernel/build' makes one that does");
+        assert_eq!(has_remedy, why.contains("ended before") || why.contains("port"), "{why}");
     }
 }
 

@@ -117,9 +117,16 @@ pub fn run_many(options: &LabOptions) -> Result<Vec<RunRecord>, LabError> {
     for scheme in &options.schemes {
         check_scheme(scheme, &options.scenario, options.congestion)?;
     }
+    if options.tls && options.schemes.iter().all(|scheme| scheme.scheduler().is_none()) {
+        let message = "--tls encrypts weftline's connections, and none of these schemes has any; leave it \
+                       out, or add fbdt";
+        return Err(LabError::Usage(message.to_owned()));
+    }
     for cut in &options.cuts {
         if options.scenario.path(&cut.path).is_none() {
-            let message = format!("--cut: the scenario has no path '{}'", cut.path);
+            let known: Vec<_> = options.scenario.paths.iter().map(|path| &*path.name).collect();
+            let known = known.join(", ");
+            let message = format!("--cut: the scenario has no path '{}'; it has {known}", cut.path);
             return Err(LabError::Usage(message));
         }
         let duration = options.scenario.duration;

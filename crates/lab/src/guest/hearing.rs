@@ -64,6 +64,11 @@ impl<'a> Hearing<'a> {
         Self { plan, left: MOST + in_series, last: None, record: None, rows: Rows::default() }
     }
 
+    /// Whether it has said anything.
+    pub(super) fn has_heard(&self) -> bool {
+        self.last.is_some() || self.record.is_some()
+    }
+
     /// Hears a line.
     pub(super) fn hear(&mut self, line: &str) -> Result<Heard, String> {
         let left = self.left.checked_sub(line.len() + 1);

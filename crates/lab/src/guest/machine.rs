@@ -84,14 +84,14 @@ pub(super) fn run(
                     "it came no further for {} s (if the host has no time for it, run it with less beside)",
                     SILENCE.as_secs()
                 );
-                return Err(failure(&mut guest, &silence, true));
+                return Err(failure(&mut guest, &silence, Some(&remedy(guests, &hearing))));
             }
             Err(LabError::Failed(_)) => {
                 let what = match guest.status() {
                     Some(status) => format!("it ended before it was through ({status})"),
                     None => "it closed its port and went on".to_owned(),
                 };
-                return Err(failure(&mut guest, &what, true));
+                return Err(failure(&mut guest, &what, Some(&remedy(guests, &hearing))));
             }
             Err(error) => return Err(error),
         };
@@ -106,26 +106,37 @@ pub(super) fn run(
             Ok(Heard::End(record, rows)) => {
                 guest.stop()?;
                 return match complaint(&guest.errors()) {
-                    Some(_) => Err(failure(&mut guest, "its kernel complained", false)),
+                    Some(_) => Err(failure(&mut guest, "its kernel complained", None)),
                     None => Ok((*record, rows)),
                 };
             }
-            Err(what) => return Err(failure(&mut guest, &what, false)),
+            Err(what) => return Err(failure(&mut guest, &what, None)),
         }
     }
 }
 
-/// What went wrong, with what the guest's kernel complains of; of a guest that `is_mute`, what it or QEMU
-/// said last.
-fn failure(guest: &mut Program, what: &str, is_mute: bool) -> LabError {
+/// What to do about a guest that has said nothing.
+fn remedy(guests: &Guests, hearing: &Hearing<'_>) -> String {
+    match hearing.has_heard() {
+        true => String::new(),
+        false => format!(
+            "; if {} does not boot, 'kernel/build' makes one that does",
+            guests.kernel.file.display()
+        ),
+    }
+}
+
+/// What went wrong, with what the guest's kernel complains of; of a guest that went mute, what it or QEMU
+/// said last, and the remedy.
+fn failure(guest: &mut Program, what: &str, mute: Option<&str>) -> LabError {
     // The rest of what they say is there when they have ended; nothing else depends on it.
     let _ = guest.stop();
     let console = guest.errors();
-    let last = || console.lines().map(str::trim).rfind(|line| is_mute && !line.is_empty());
+    let last = || console.lines().map(str::trim).rfind(|line| mute.is_some() && !line.is_empty());
     let words = complaint(&console)
         .or_else(last)
         .map_or(String::new(), |words| format!("; its console: {}", plain(words, 200)));
-    LabError::Failed(format!("the guest: {what}{words}"))
+    LabError::Failed(format!("the guest: {what}{words}{}", mute.unwrap_or_default()))
 }
 
 /// QEMU's command line. The console is its standard error, so that its own complaints are with the
