@@ -131,6 +131,7 @@ pub const SWEEPS: &[Builtin] = &[
     sweep!("random-radios"),
     sweep!("random-tiles"),
     sweep!("random-wan-far"),
+    sweep!("random-kernel"),
     sweep!("cotag-fig5"),
     sweep!("cotag-fig6"),
     sweep!("cotag-warm"),
