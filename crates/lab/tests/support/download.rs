@@ -75,11 +75,12 @@ pub(crate) async fn connect(client: &Client) -> Connection {
     }
 }
 
-/// Runs `work` on a thread inside a namespace.
+/// Runs `work` on a thread inside a namespace. Who waits there has no patience without end.
 pub(crate) fn inside<T: Send>(ns: &Netns, work: impl AsyncFnOnce() -> T + Send) -> T {
     let run = || -> io::Result<T> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        Ok(runtime.block_on(work()))
+        let work = async { tokio::time::timeout(2 * PATIENCE, work()).await };
+        Ok(runtime.block_on(work).expect("the test hangs"))
     };
     ns.run(run).unwrap()
 }
