@@ -157,10 +157,19 @@ mod tests {
             other.send_to(&[0; 1000], to.local_addr().unwrap()).unwrap();
         }
         to.set_nonblocking(true).unwrap();
-        let came = std::iter::from_fn(|| to.recv(&mut [0; 1000]).ok()).count();
+        // A busy kernel may bring them later.
+        let (begun, mut came) = (std::time::Instant::now(), 0);
+        loop {
+            came += std::iter::from_fn(|| to.recv(&mut [0; 1000]).ok()).count();
+            let Dropped { datagrams, from_device } = drops.look();
+            assert_eq!(from_device, None);
+            let known = came as u64 + datagrams.unwrap();
+            if known == 100 {
+                break;
+            }
+            assert!(known < 100 && begun.elapsed().as_secs() < 400, "{came}, {datagrams:?}");
+        }
         assert!(came < 100, "{came}");
-        let Dropped { datagrams, from_device } = drops.look();
-        assert_eq!((came as u64 + datagrams.unwrap(), from_device), (100, None));
     }
 
     #[test]

@@ -80,7 +80,7 @@ fn a_link_whose_way_down_is_cut_is_left_and_taken_again() {
     for _ in 0..2 {
         between.down.store(0, Ordering::Relaxed);
         world.gateway().wait_for("the first link is away", |status| !is_reached(status));
-        assert!(world.ap(0).status().links[1].up, "the access point hears the device");
+        world.ap(0).wait_for("the access point hears the device", |status| status.links[1].up);
         between.down.store(usize::MAX, Ordering::Relaxed);
         world.gateway().wait_for("the first link is back", is_reached);
     }
@@ -98,5 +98,5 @@ fn what_a_link_swallows_is_counted() {
     between.down.store(1300, Ordering::Relaxed);
     world.ap(0).wait_for("long datagrams are missed", swallowed);
     assert_eq!(world.ap(1).status().links[1].counters.swallowed, 0, "nor on the other link");
-    assert!(is_reached(&world.gateway().status()), "what is short comes");
+    world.gateway().wait_for("what is short comes", is_reached);
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use ring::hmac;
 use support::{DEVICE_V4, DEVICE_V6, GATEWAY_V4, GATEWAY_V6, PATIENCE, World, alone, ip, link};
 use weftline_core::Bitrate;
-use weftline_judged::verdict;
+use weftline_judged::{MISSES, Watch, verdict};
 use weftline_lab::netns::Netns;
 use weftline_lab::testbed::Testbed;
 use weftline_link::RateTrace;
@@ -224,8 +224,9 @@ fn an_interface_without_room_holds_its_access_point_back() {
     }
 }
 
-/// Sends `packets` datagrams from the gateway to the device and waits until the device knows what became
-/// of each.
+/// Sends `packets` datagrams from the gateway to the device and waits until it is known what became of each:
+/// a gateway that stood still drops what is too old in its queue, and what is for a device that it did not
+/// hear.
 fn burst(world: &World, packets: u64) {
     let bind = |ns: &Netns, address: &str| {
         ns.run(|| UdpSocket::bind(SocketAddr::new(ip(address), 0))).unwrap()
@@ -235,7 +236,9 @@ fn burst(world: &World, packets: u64) {
     let settled = |status: &Status| {
         let of = |name| status.counters.iter().find(|counter| counter.name == name);
         let count = |name| of(name).map_or(0, |counter| counter.value);
-        count("packets_delivered") + count("packets_lost")
+        let dropped =
+            ["packets_delayed", "packets_no_device"].map(|name| world.gateway().counter(name));
+        count("packets_delivered") + count("packets_lost") + dropped.iter().sum::<u64>()
     };
     let before = settled(&world.device().status());
     (0..packets).for_each(|_| assert_eq!(from.send_to(&[7; 64], to).unwrap(), 64));
@@ -256,15 +259,25 @@ fn losses_on_the_links_are_made_up_for() {
         redundancy: Redundancy::Limit,
         ..Sending::default()
     };
-    let Some(mut world) = World::build(links(0.05), sending) else { return };
-    world.start();
-    (0..BURSTS).for_each(|_| burst(&world, PACKETS));
-    let (recovered, lost) =
-        (world.device().counter("packets_recovered"), world.device().counter("packets_lost"));
-    eprintln!("recovered {recovered}, lost {lost}");
-    // As many as the links lose, and hardly one that could not be computed.
-    assert!(recovered + lost >= BURSTS * PACKETS / 40, "recovered {recovered}, lost {lost}");
-    assert!(recovered >= 19 * lost, "recovered {recovered}, lost {lost}");
+    let (begun, mut misses) = (Instant::now(), 0);
+    loop {
+        let Some(mut world) = World::build(links(0.05), sending) else { return };
+        world.start();
+        let watch = Watch::start();
+        (0..BURSTS).for_each(|_| burst(&world, PACKETS));
+        let (recovered, lost) =
+            (world.device().counter("packets_recovered"), world.device().counter("packets_lost"));
+        eprintln!("recovered {recovered}, lost {lost}");
+        // As many as the links lose, and hardly one that could not be computed.
+        if recovered + lost >= BURSTS * PACKETS / 40 && recovered >= 19 * lost {
+            return;
+        }
+        // What stands still for longer than a link is waited for has lost what comes later. Not so on a
+        // quiet machine, though a program may have stood still there, too.
+        misses += usize::from(watch.finish().is_none());
+        let fails = misses == MISSES || begun.elapsed() > PATIENCE;
+        assert!(!fails, "recovered {recovered}, lost {lost}");
+    }
 }
 
 #[test]
@@ -285,8 +298,12 @@ fn an_access_point_may_die_and_come_back() {
     world.device().wait_for("the device's link", up("mmwave"));
     eprintln!("back after {:.0?}", begun.elapsed());
     let before = world.ap(0).counter("packets_high");
-    transfer(&world.testbed, ip(GATEWAY_V4), true, 4 << 20, || {});
-    assert!(world.ap(0).counter("packets_high") > before, "it carries again");
+    let begun = Instant::now();
+    // While it stands still the other one carries all.
+    while world.ap(0).counter("packets_high") <= before {
+        assert!(begun.elapsed() < PATIENCE, "it does not carry again");
+        transfer(&world.testbed, ip(GATEWAY_V4), true, 4 << 20, || {});
+    }
 }
 
 #[test]
@@ -372,6 +389,8 @@ fn a_flood_from_one_address_or_ten_thousand_keeps_no_node_out() {
                 let flood = || (0..u32::MAX).take_while(|_| !stop.load(Ordering::Relaxed));
                 testbed.server.run(|| flood().try_for_each(|number| send(number).map(drop)))
             });
+            // Whatever fails here, the flood is to end: the thread is waited for.
+            let _stop = StopAtEnd(&stop);
             let flooded = |status: &Status| status.dropped.handshakes > before + 1_000;
             world.gateway().wait_for("the flood", flooded);
             let ap = world.start_ap(0);
@@ -383,6 +402,14 @@ fn a_flood_from_one_address_or_ten_thousand_keeps_no_node_out() {
             stop.store(true, Ordering::Relaxed);
             drop(ap);
         });
+    }
+}
+
+struct StopAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 
@@ -402,11 +429,12 @@ fn what_was_recorded_or_changed_on_the_way_is_dropped() {
     world.start();
     transfer(&world.testbed, ip(GATEWAY_V4), true, 2 << 20, || {});
     transfer(&world.testbed, ip(DEVICE_V4), false, 1 << 20, || {});
+    // What both say to each other goes on, and through the relay, also if that stood still meanwhile.
+    let both = |status: &Status| status.dropped.forged > 0 && status.dropped.replayed > 0;
+    world.device().wait_for("both are counted by the device", both);
+    world.ap(0).wait_for("both are counted by the access point", both);
     let (device, ap) = (world.device().status().dropped, world.ap(0).status().dropped);
     eprintln!("device {device:?}, access point {ap:?}");
-    for dropped in [device, ap] {
-        assert!(dropped.forged > 0 && dropped.replayed > 0, "{dropped:?}");
-    }
     drop(relay);
 }
 
