@@ -14,9 +14,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use common::{Daemon, PATIENCE, echo, failure, run, weftline};
+use common::{Daemon, PATIENCE, echo, failure, reserved, run, weftline};
 use relay::Relay;
 use serde_json::Value;
 
@@ -29,6 +29,8 @@ struct World {
     client: Option<Daemon>,
     /// How the client is started.
     args: Vec<String>,
+    /// Keeps the port of its dashboard from others while it is started anew.
+    _held: socket2::Socket,
     server_url: String,
     client_url: String,
     /// What the second path goes through.
@@ -59,9 +61,10 @@ impl World {
         let more = ["--fingerprint", &fingerprint, "--ready", "1", "--control", &control];
         let args: Vec<String> =
             [&args[..], &paths, &more].concat().into_iter().map(str::to_owned).collect();
-        let (client, client_url, local) = start(&args, "127.0.0.1:0");
+        let (_held, dashboard) = reserved();
+        let (client, client_url, local) = start(&args, &dashboard.to_string());
         let (client, _traffic) = (Some(client), Traffic::start(local));
-        Self { dir, _server: server, client, args, server_url, client_url, path, _traffic }
+        Self { dir, _server: server, client, args, _held, server_url, client_url, path, _traffic }
     }
 
     fn control(&self, name: &str) -> String {
@@ -191,9 +194,13 @@ impl Watch {
     #[track_caller]
     fn wait(&mut self, kind: &str, is_wanted: impl Fn(&Value) -> bool) -> Value {
         let (mut line, mut event) = (String::new(), String::new());
+        let mut last = Value::Null;
+        let began = Instant::now();
         loop {
             line.clear();
             assert!(self.stream.read_line(&mut line).unwrap() > 0, "the stream has ended");
+            // Other messages come for as long as the daemon runs.
+            assert!(began.elapsed() < PATIENCE, "no {kind} is as wanted: {last}");
             // Chunks have their sizes between the lines, which begin like none of ours.
             if let Some(name) = line.trim_end().strip_prefix("event: ") {
                 name.clone_into(&mut event);
@@ -205,8 +212,11 @@ impl Watch {
                         false => self.names = data["names"].clone(),
                     }
                 }
-                if event == kind && is_wanted(&data) {
-                    return data;
+                if event == kind {
+                    if is_wanted(&data) {
+                        return data;
+                    }
+                    last = data;
                 }
             }
         }
@@ -440,11 +450,16 @@ fn it_is_a_key_of_the_configuration_and_a_proxys_name_is_answered() {
     let mut server = Daemon::spawn(&mut weftline(&[&SERVE[..], &["--control", &control]].concat()));
     server.listening();
     server.logs("warning");
-    while !std::path::Path::new(&control).exists() {
-        thread::yield_now();
+    // The socket is made after that, and a moment later it is listened at.
+    let began = Instant::now();
+    loop {
+        let line = failure(1, &["status", "--control", &control, "--url"]);
+        if line.contains("it has no dashboard; start it with --dashboard") {
+            break;
+        }
+        assert!(began.elapsed() < PATIENCE, "{line}");
+        thread::sleep(Duration::from_millis(10));
     }
-    let line = failure(1, &["status", "--control", &control, "--url"]);
-    assert!(line.contains("it has no dashboard; start it with --dashboard"), "{line}");
 }
 
 /// An access point alone, whose gateway does not answer: its links are there, and down.

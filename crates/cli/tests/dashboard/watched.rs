@@ -1,6 +1,7 @@
 //! Runs that are watched: of the simulator, of the lab, and event files that are shown again.
 
 use std::path::Path;
+use std::time::Instant;
 
 use super::common::{Daemon, PATIENCE, failure};
 use super::{Place, parts};
@@ -70,9 +71,9 @@ fn the_weave_of_a_simulated_run_is_drawn_while_it_runs_and_after() {
     let place = Place::of(&watched.says("watch"));
     let is_woven = |weave: &Value| parts(weave, "sent").len() > 10;
     // It may be over before the page is opened, but not before it has begun.
-    let until = std::time::Instant::now() + PATIENCE;
+    let until = Instant::now() + PATIENCE;
     while place.get("/api/1/status")["connections"].as_array().unwrap().is_empty() {
-        assert!(std::time::Instant::now() < until, "it does not begin");
+        assert!(Instant::now() < until, "it does not begin");
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     place.watch_with("?weave=1").wait("weave", |weave| !parts(weave, "sent").is_empty());
@@ -91,20 +92,29 @@ fn a_run_of_the_lab_is_seen_with_a_path_that_is_cut() {
     // The kernel does not say that a path makes no progress; the page does.
     let args = ["lab", "run", "bond", "--scheme", "linux-mptcp", "--duration", "8s"];
     let more = ["--warmup", "1s", "--cut", "dsl@2s..", "--watch", "127.0.0.1:0"];
-    let mut watched = Daemon::start(&[&args[..], &more].concat());
-    let place = Place::of(&watched.says("watch"));
-    let history = over(&place);
-    let told = texts(&history);
-    assert!(
-        told.iter().any(|text| text.contains("linux-mptcp over bond, cubic, seed 1")),
-        "{told:?}"
-    );
-    assert!(told.contains(&"path dsl stalled: data is outstanding, nothing arrives"), "{told:?}");
-    let (dsl, lte) = (carried(&history, "dsl"), carried(&history, "lte"));
-    assert!(dsl > 0.0 && lte > 0.0, "{dsl} and {lte} bytes");
-    watched.signal("-INT");
-    let (_, said) = watched.end();
-    assert!(said.contains("goodput"), "{said}");
+    let began = Instant::now();
+    loop {
+        let mut watched = Daemon::start(&[&args[..], &more].concat());
+        let place = Place::of(&watched.says("watch"));
+        let history = over(&place);
+        watched.signal("-INT");
+        let (_, said) = watched.end();
+        let told = texts(&history);
+        assert!(
+            told.iter().any(|text| text.contains("linux-mptcp over bond, cubic, seed 1")),
+            "{told:?}"
+        );
+        // A run in which the machine stands still while a path carries, or is cut, is made again.
+        let is_told = told.contains(&"path dsl stalled: data is outstanding, nothing arrives");
+        let (dsl, lte) = (carried(&history, "dsl"), carried(&history, "lte"));
+        if is_told && dsl > 0.0 && lte > 0.0 {
+            assert!(said.contains("goodput"), "{said}");
+            break;
+        }
+        let seen = format!("{dsl} and {lte} bytes, {told:?}, {said}");
+        assert!(began.elapsed() < PATIENCE, "{seen}");
+        eprintln!("once more, as one saw {seen}");
+    }
 }
 
 /// An event file of these records, each with its time in ms.
