@@ -11,6 +11,16 @@ use crate::lanes::{Echo, ask, block_udp};
 use crate::network::{FAR_V4, Network, SERVER, ip, text};
 use crate::site::{FIRST, LONG, Site};
 
+/// Waits until a site is asked.
+#[track_caller]
+fn is_asked(site: &Site) {
+    let began = Instant::now();
+    while site.asked() == 0 {
+        assert!(began.elapsed() < PATIENCE, "nobody asks");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
 const AWAY: &str = "the server has not answered for 10 s over any link";
 
 #[test]
@@ -89,9 +99,7 @@ fn a_server_without_lanes_is_missed_where_connections_are_under_way() {
     let args = ["--silent", "--max-time", "400", "--noproxy", "*", "--output", "/dev/null"];
     let mut curl = net.client.command("curl");
     let mut curl = curl.args(args).arg(site.url("long")).spawn().unwrap();
-    while site.asked() == 0 {
-        thread::sleep(Duration::from_millis(20));
-    }
+    is_asked(&site);
     server.signal("-KILL");
     assert_eq!(server.end().0, None);
     up.logs(AWAY);
@@ -117,9 +125,7 @@ fn a_server_is_missed_where_no_lane_is_up() {
     let args = ["--silent", "--max-time", "400", "--noproxy", "*", "--output", "/dev/null"];
     let mut curl = net.client.command("curl");
     let mut curl = curl.args(args).arg(site.url("long")).spawn().unwrap();
-    while site.asked() == 0 {
-        thread::sleep(Duration::from_millis(20));
-    }
+    is_asked(&site);
     // Nothing that it has open breaks off.
     server.signal("-STOP");
     up.logs(AWAY);

@@ -12,7 +12,7 @@ use weftline_lab::emulator::Emulator;
 use weftline_lab::netns::Netns;
 
 use crate::common::{Daemon, PATIENCE};
-use crate::lanes::{Echo, ask, both_lanes_up};
+use crate::lanes::{Echo, ask, both_lanes_up, status_with_lanes};
 use crate::network::{FAR_V4, Network};
 use crate::spread::{emulated, link};
 
@@ -117,8 +117,7 @@ impl Caller {
 
 /// What each lane of an end is held back to, and how often that was lowered.
 fn holds(net: &Network, ns: &Netns, control: &[&str]) -> Vec<(Option<f64>, u64)> {
-    let shown = net.run(ns, &[&["status", "--json"], control].concat());
-    let status: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+    let status = status_with_lanes(net, ns, control);
     let lanes = status["bonds"][0]["lanes"].as_array().cloned().unwrap_or_default();
     let hold = |lane: &serde_json::Value| {
         (lane["held_mbps"].as_f64(), lane["held_cuts"].as_u64().unwrap())
@@ -192,7 +191,9 @@ fn comes_to_say(bed: &Bed, text: &str) {
 fn a_call_holds_back_downloads_and_uploads_and_lets_them_go() {
     let Some(bed) = bed(&["--calls", "on"]) else { return };
     let flood = Flood::start(&bed.net);
+    let began = Instant::now();
     while flood.came().iter().any(|bytes| *bytes < 8_000_000) {
+        assert!(began.elapsed() < PATIENCE, "{:?}", flood.came());
         thread::sleep(Duration::from_millis(50));
     }
     let call = Caller::start(&bed.net, bed.echo.address);

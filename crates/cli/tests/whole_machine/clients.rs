@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 use weftline_lab::netns::Netns;
 
 use crate::common::{Daemon, PATIENCE};
-use crate::lanes::{Echo, ask, ask_from, both_lanes_up, comes_to_count, counters, talk, up};
+use crate::lanes::{
+    Echo, ask, ask_from, both_lanes_up, comes_to_count, counters, status_with_lanes, talk, up,
+};
 use crate::network::{FAR_V4, Network, SERVER, ip, janitor_of, text};
 
 /// A second client, with directories of its own.
@@ -117,8 +119,7 @@ fn a_client_whose_lanes_have_no_memory_is_told_and_has_tcp() {
     // What the first had is there for the second, as soon as the server has seen it go.
     let began = Instant::now();
     loop {
-        let shown = net.run(&net.server, &["status", "--json", "--control", control]);
-        let status: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+        let status = status_with_lanes(&net, &net.server, &["--control", control]);
         let mut bonds = status["bonds"].as_array().into_iter().flatten();
         if !bonds.any(|bond| bond["client"] == "first") {
             break;
@@ -218,8 +219,7 @@ fn a_router_that_gives_another_port_ends_no_lane() {
     assert!(before > 0, "lanes go through the router");
     talk(net, far.address, || router.forget());
     assert!(router.carried.load(Ordering::SeqCst) > before + 100);
-    let shown = net.run(&net.client, &["status", "--json"]);
-    let status: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+    let status = status_with_lanes(net, &net.client, &[]);
     for lane in status["bonds"][0]["lanes"].as_array().unwrap() {
         // A lane that began anew would have carried half of the talk.
         assert!(lane["sent_packets"].as_u64().unwrap() > 100, "{status}");

@@ -15,7 +15,7 @@ use weftline_lab::topology::{End, address};
 use weftline_link::{LinkConfig, LossModel, QueueLimit, RateTrace};
 
 use crate::common::{Daemon, PATIENCE};
-use crate::lanes::{Echo, ask};
+use crate::lanes::{Echo, ask, status_with_lanes};
 use crate::network::{FAR_V4, Network, ip};
 
 /// Bytes of a datagram, with its number.
@@ -59,8 +59,7 @@ pub(crate) fn emulated(links: [LinkConfig; 2]) -> Option<(Network, Emulator)> {
 
 /// What each lane has sent, in bytes.
 fn sent(net: &Network) -> Vec<u64> {
-    let shown = net.run(&net.client, &["status", "--json"]);
-    let status: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+    let status = status_with_lanes(net, &net.client, &[]);
     let lanes = status["bonds"][0]["lanes"].as_array().unwrap();
     lanes.iter().map(|lane| lane["sent_bytes"].as_u64().unwrap()).collect()
 }
