@@ -497,8 +497,10 @@ mod tests {
         if std::env::var_os(INSIDE).is_some() {
             return true;
         }
-        let mut again = std::process::Command::new("unshare");
-        again.arg("--net").arg(std::env::current_exe().unwrap()).args(["--exact", name]);
+        // What hangs there ends, and says so.
+        let mut again = std::process::Command::new("timeout");
+        again.args(["400", "unshare", "--net"]).arg(std::env::current_exe().unwrap());
+        again.args(["--exact", name]);
         let output = again.args(["--nocapture"]).env(INSIDE, "1").output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout);
         let error = String::from_utf8_lossy(&output.stderr);
@@ -507,7 +509,8 @@ mod tests {
             eprintln!("skipped: {error}; run 'sudo -E cargo test -p weftline-net'");
             return false;
         }
-        assert!(output.status.success() && said.contains("1 passed"), "{said}\n{error}");
+        let status = output.status;
+        assert!(status.success() && said.contains("1 passed"), "{status}: {said}\n{error}");
         false
     }
 
