@@ -64,13 +64,7 @@ s2??{})}return h2._$AI(t2),h2};var Refused=class extends Error{constructor(statu
 gin",...options});if(answer.ok)return answer;let said=await answer.text(),reason=said.trim();try{reason=JSON.parse(said).
 error}catch{}throw new Refused(answer.status,reason||`HTTP ${answer.status}`)}async function begin(){let token=new URLSearchParams(location.hash.slice(1)).get("k");if(!token)return;history.replaceState(
 null,"",location.pathname);let body=JSON.stringify({token}),signal=AbortSignal.timeout(PATIENCE);await(await ask("/api/1\
-/session",{method:"POST",body,signal})).text()}var now=()=>performance.timeOrigin+performance.now();function times(a2,b2){return[a2[0]*b2[0]-a2[1]*b2[1]-a2[2]*b2[2]-a2[3]*b2[3],a2[0]*b2[1]+a2[1]*b2[0]+a2[2]*b2[3]-a2[3]*b2[2],
-a2[0]*b2[2]+a2[2]*b2[0]+a2[3]*b2[1]-a2[1]*b2[3],a2[0]*b2[3]+a2[3]*b2[0]+a2[1]*b2[2]-a2[2]*b2[1]]}var radians=degrees=>degrees*
-Math.PI/180;function matrix({yaw,pitch,roll}){let half=degrees=>[Math.sin(radians(degrees)/2),Math.cos(radians(degrees)/
-2)],[[sy,cy],[sp,cp],[sr,cr]]=[half(yaw),half(pitch),half(roll)],[w2,x2,y2,z2]=times(times([cy,0,0,-sy],[cp,0,-sp,0]),[cr,
-sr,0,0]);return[1-2*(y2*y2+z2*z2),2*(x2*y2-w2*z2),2*(x2*z2+w2*y2),2*(x2*y2+w2*z2),1-2*(x2*x2+z2*z2),2*(y2*z2-w2*x2),2*(x2*
-z2-w2*y2),2*(y2*z2+w2*x2),1-2*(x2*x2+y2*y2)]}var WIDEST=100;function halves(fov,width,height){let half=Math.tan(fov*Math.PI/360);return width>=height?[half,half*height/
-width]:[half*width/height,half]}function planes(width,height){let[luma,chroma]=[width*height,width*height/4],cb=luma+width,cr=cb+chroma+width/2;return{width,
+/session",{method:"POST",body,signal})).text()}var now=()=>performance.timeOrigin+performance.now();function planes(width,height){let[luma,chroma]=[width*height,width*height/4],cb=luma+width,cr=cb+chroma+width/2;return{width,
 height,cb,cr,bytes:cr+chroma+width/2}}var VERTICES=`#version 300 es
 void main() {
   vec2 at = vec2((gl_VertexID << 1) & 2, gl_VertexID & 2);
@@ -80,12 +74,13 @@ precision highp float;
 uniform sampler2D luma, cb, cr, states;
 uniform mat3 head, matrix;
 uniform vec3 offset;
-uniform vec2 size, halves;
+uniform vec4 port;
+uniform vec2 halves, centre;
 uniform float marks;
 out vec4 colour;
 const float PI = 3.14159265358979;
 void main() {
-  vec2 at = (gl_FragCoord.xy / size * 2.0 - 1.0) * halves;
+  vec2 at = ((gl_FragCoord.xy - port.xy) / port.zw * 2.0 - 1.0 + centre) * halves;
   vec3 ray = normalize(head * vec3(1.0, -at.x, at.y));
   vec2 place = vec2(atan(-ray.y, ray.x) / (2.0 * PI) + 0.5, 0.5 - asin(clamp(ray.z, -1.0, 1.0)) / PI);
   vec3 coded = vec3(texture(luma, place).r, texture(cb, place).r, texture(cr, place).r);
@@ -105,62 +100,97 @@ void main() {
     if (min(near.x, near.y) < 0.8) seen = mix(seen, vec3(1.0), 0.6);
   }
   colour = vec4(seen, 1.0);
-}`,Screen=class{constructor(canvas2){this.canvas=canvas2;let gl=canvas2.getContext("webgl2",{antialias:!1,alpha:!1});if(!gl)
-throw new Error("WebGL 2 is not to be had");this.gl=gl,this.prepare(),canvas2.addEventListener("webglcontextlost",event=>{
-event.preventDefault(),this.lost=!0}),canvas2.addEventListener("webglcontextrestored",()=>{this.lost=!1,this.prepare(),this.
-manifest&&this.start(this.manifest),this.mark(this.states)})}canvas;gl;uniforms={};textures=[];manifest=null;planes=planes(
-2,2);grey=[];colour={matrix:"bt709",full:!1};states=[];lost=!1;prepare(){let{gl}=this,program=gl.createProgram();for(let[
-kind,text]of[[gl.VERTEX_SHADER,VERTICES],[gl.FRAGMENT_SHADER,PIXELS]]){let shader=gl.createShader(kind);shader&&(gl.shaderSource(
-shader,text),gl.compileShader(shader),gl.attachShader(program,shader))}if(gl.linkProgram(program),!gl.isContextLost()&&!gl.
-getProgramParameter(program,gl.LINK_STATUS))throw new Error(`the shader: ${gl.getProgramInfoLog(program)}`);gl.useProgram(
-program);for(let[unit,name]of["luma","cb","cr","states"].entries())gl.uniform1i(gl.getUniformLocation(program,name),unit);
-for(let name of["head","matrix","offset","size","halves","marks"])this.uniforms[name]=gl.getUniformLocation(program,name);
-gl.pixelStorei(gl.UNPACK_ALIGNMENT,1),this.textures=[],this.paintColours()}start(manifest){let{gl}=this,{width,height,columns,
-rows:rows2}=manifest;if(this.manifest=manifest,this.lost||gl.isContextLost())return;let most=gl.getParameter(gl.MAX_TEXTURE_SIZE);
-if(Math.max(width,height)>most)throw this.manifest=null,new Error(`pictures of ${width}x${height} are larger than this m\
-achine can draw (${most}x${most})`);this.planes=planes(width,height);for(let texture of this.textures)gl.deleteTexture(texture);
-let sizes=[[width,height],[width/2,height/2],[width/2,height/2],[columns,rows2]];this.textures=sizes.map(([wide,high],unit)=>{
-let texture=gl.createTexture();gl.activeTexture(gl.TEXTURE0+unit),gl.bindTexture(gl.TEXTURE_2D,texture);let states=unit===
-3;gl.texStorage2D(gl.TEXTURE_2D,1,states?gl.RGBA8:gl.R8,wide,high);let filter=states?gl.NEAREST:gl.LINEAR;return gl.texParameteri(
-gl.TEXTURE_2D,gl.TEXTURE_MIN_FILTER,filter),gl.texParameteri(gl.TEXTURE_2D,gl.TEXTURE_MAG_FILTER,filter),gl.texParameteri(
-gl.TEXTURE_2D,gl.TEXTURE_WRAP_S,states?gl.CLAMP_TO_EDGE:gl.REPEAT),gl.texParameteri(gl.TEXTURE_2D,gl.TEXTURE_WRAP_T,gl.CLAMP_TO_EDGE),
-texture}),this.grey=new Array(columns*rows2).fill(!1);for(let tile=0;tile<columns*rows2;tile++)this.paintGrey(tile)}rect(tile){
-let{width,height,columns,rows:rows2}=this.manifest,[wide,high]=[width/columns,height/rows2];return[tile%columns*wide,Math.
-floor(tile/columns)*high,wide,high]}upload({buffer,tiles}){if(!this.manifest||this.lost)return;let{gl}=this,{width,height}=this.
-planes;if(buffer.byteLength>0&&tiles.every(state=>state===1)){this.put(buffer,0,0,width,height),this.grey.fill(!1);return}
-for(let[tile,state]of tiles.entries())state===2&&!this.grey[tile]&&this.paintGrey(tile),state===1&&(this.put(buffer,...this.
-rect(tile)),this.grey[tile]=!1);gl.pixelStorei(gl.UNPACK_ROW_LENGTH,0)}put(buffer,left,top,wide,high){let{gl}=this,{width,
-cb,cr}=this.planes;for(let[unit,start2]of[0,cb,cr].entries()){let by=unit===0?1:2,stride=width/by;gl.activeTexture(gl.TEXTURE0+
-unit),gl.pixelStorei(gl.UNPACK_ROW_LENGTH,stride);let from=new Uint8Array(buffer,start2+top/by*stride+left/by);gl.texSubImage2D(
-gl.TEXTURE_2D,0,left/by,top/by,wide/by,high/by,gl.RED,gl.UNSIGNED_BYTE,from)}gl.pixelStorei(gl.UNPACK_ROW_LENGTH,0)}paintGrey(tile){
-let{gl}=this,[left,top,wide,high]=this.rect(tile),grey=new Uint8Array(wide*high).fill(128);for(let[unit,by]of[1,2,2].entries())
-gl.activeTexture(gl.TEXTURE0+unit),gl.texSubImage2D(gl.TEXTURE_2D,0,left/by,top/by,wide/by,high/by,gl.RED,gl.UNSIGNED_BYTE,
-grey);this.grey[tile]=!0}code(colour){this.colour=colour,this.paintColours()}paintColours(){let{gl}=this,{matrix:name,full}=this.
-colour,[kr,kb]=name==="bt709"?[.2126,.0722]:name.startsWith("bt2020")?[.2627,.0593]:[.299,.114],kg=1-kr-kb,[luma,chroma]=full?
-[1,1]:[255/219,255/224],[r2,b2]=[2*(1-kr)*chroma,2*(1-kb)*chroma],columns=[luma,luma,luma,0,-b2*kb/kg,b2,r2,-r2*kr/kg,0];
-gl.uniformMatrix3fv(this.uniforms.matrix,!1,columns),gl.uniform3f(this.uniforms.offset,full?0:16/255,128/255,128/255)}mark(states){
-this.states=states;let{gl,manifest}=this;if(!manifest||this.lost||states.length!==manifest.columns*manifest.rows)return;
-let texels=new Uint8Array(4*states.length);for(let[tile,{qp,late}]of states.entries()){let rank=qp===null?-1:manifest.qps.
-indexOf(qp),coarse=manifest.qps.length>1?rank/(manifest.qps.length-1):0;texels.set([255*coarse,255*(1-coarse),late?255:0,
-late?255:rank<0?0:70],4*tile)}gl.activeTexture(gl.TEXTURE3),gl.texSubImage2D(gl.TEXTURE_2D,0,0,0,manifest.columns,manifest.
-rows,gl.RGBA,gl.UNSIGNED_BYTE,texels)}draw(view2,marks){let{gl,canvas:canvas2,uniforms}=this;if(this.lost||!this.manifest)
-return;gl.viewport(0,0,canvas2.width,canvas2.height);let[wide,high]=halves(view2.fov,canvas2.width,canvas2.height);gl.uniform2f(
-uniforms.size,canvas2.width,canvas2.height),gl.uniform2f(uniforms.halves,wide,high),gl.uniform1f(uniforms.marks,marks?1:
-0),gl.uniformMatrix3fv(uniforms.head,!0,matrix(view2)),gl.drawArrays(gl.TRIANGLES,0,3)}};var NARROWEST=30,TURN=5,ZOOM=10,within=degrees=>((degrees+180)%360+360)%360-180;function byKey(view2,key){switch(key){case"\
+}`,Screen=class{gl;uniforms={};textures=[];manifest=null;planes=planes(2,2);grey=[];colour={matrix:"bt709",full:!1};states=[];lost=!1;constructor(canvas2){
+let gl=canvas2.getContext("webgl2",{antialias:!1,alpha:!1});if(!gl)throw new Error("WebGL 2 is not to be had");this.gl=gl,
+this.prepare(),canvas2.addEventListener("webglcontextlost",event=>{event.preventDefault(),this.lost=!0}),canvas2.addEventListener(
+"webglcontextrestored",()=>{this.lost=!1,this.prepare(),this.manifest&&this.start(this.manifest),this.mark(this.states)})}prepare(){
+let{gl}=this,program=gl.createProgram();for(let[kind,text]of[[gl.VERTEX_SHADER,VERTICES],[gl.FRAGMENT_SHADER,PIXELS]]){let shader=gl.
+createShader(kind);shader&&(gl.shaderSource(shader,text),gl.compileShader(shader),gl.attachShader(program,shader))}if(gl.
+linkProgram(program),!gl.isContextLost()&&!gl.getProgramParameter(program,gl.LINK_STATUS))throw new Error(`the shader: ${gl.
+getProgramInfoLog(program)}`);gl.useProgram(program);for(let[unit,name]of["luma","cb","cr","states"].entries())gl.uniform1i(
+gl.getUniformLocation(program,name),unit);for(let name of["head","matrix","offset","port","halves","centre","marks"])this.
+uniforms[name]=gl.getUniformLocation(program,name);gl.pixelStorei(gl.UNPACK_ALIGNMENT,1),this.textures=[],this.paintColours()}start(manifest){
+let{gl}=this,{width,height,columns,rows:rows2}=manifest;if(this.manifest=manifest,this.lost||gl.isContextLost())return;let most=gl.
+getParameter(gl.MAX_TEXTURE_SIZE);if(Math.max(width,height)>most)throw this.manifest=null,new Error(`pictures of ${width}\
+x${height} are larger than this machine can draw (${most}x${most})`);this.planes=planes(width,height);for(let texture of this.
+textures)gl.deleteTexture(texture);let sizes=[[width,height],[width/2,height/2],[width/2,height/2],[columns,rows2]];this.
+textures=sizes.map(([wide,high],unit)=>{let texture=gl.createTexture();gl.activeTexture(gl.TEXTURE0+unit),gl.bindTexture(
+gl.TEXTURE_2D,texture);let states=unit===3;gl.texStorage2D(gl.TEXTURE_2D,1,states?gl.RGBA8:gl.R8,wide,high);let filter=states?
+gl.NEAREST:gl.LINEAR;return gl.texParameteri(gl.TEXTURE_2D,gl.TEXTURE_MIN_FILTER,filter),gl.texParameteri(gl.TEXTURE_2D,
+gl.TEXTURE_MAG_FILTER,filter),gl.texParameteri(gl.TEXTURE_2D,gl.TEXTURE_WRAP_S,states?gl.CLAMP_TO_EDGE:gl.REPEAT),gl.texParameteri(
+gl.TEXTURE_2D,gl.TEXTURE_WRAP_T,gl.CLAMP_TO_EDGE),texture}),this.grey=new Array(columns*rows2).fill(!1);for(let tile=0;tile<
+columns*rows2;tile++)this.paintGrey(tile)}rect(tile){let{width,height,columns,rows:rows2}=this.manifest,[wide,high]=[width/
+columns,height/rows2];return[tile%columns*wide,Math.floor(tile/columns)*high,wide,high]}upload({buffer,tiles}){if(!this.
+manifest||this.lost)return;let{gl}=this,{width,height}=this.planes;if(buffer.byteLength>0&&tiles.every(state=>state===1)){
+this.put(buffer,0,0,width,height),this.grey.fill(!1);return}for(let[tile,state]of tiles.entries())state===2&&!this.grey[tile]&&
+this.paintGrey(tile),state===1&&(this.put(buffer,...this.rect(tile)),this.grey[tile]=!1);gl.pixelStorei(gl.UNPACK_ROW_LENGTH,
+0)}put(buffer,left,top,wide,high){let{gl}=this,{width,cb,cr}=this.planes;for(let[unit,start2]of[0,cb,cr].entries()){let by=unit===
+0?1:2,stride=width/by;gl.activeTexture(gl.TEXTURE0+unit),gl.pixelStorei(gl.UNPACK_ROW_LENGTH,stride);let from=new Uint8Array(
+buffer,start2+top/by*stride+left/by);gl.texSubImage2D(gl.TEXTURE_2D,0,left/by,top/by,wide/by,high/by,gl.RED,gl.UNSIGNED_BYTE,
+from)}gl.pixelStorei(gl.UNPACK_ROW_LENGTH,0)}paintGrey(tile){let{gl}=this,[left,top,wide,high]=this.rect(tile),grey=new Uint8Array(
+wide*high).fill(128);for(let[unit,by]of[1,2,2].entries())gl.activeTexture(gl.TEXTURE0+unit),gl.texSubImage2D(gl.TEXTURE_2D,
+0,left/by,top/by,wide/by,high/by,gl.RED,gl.UNSIGNED_BYTE,grey);this.grey[tile]=!0}code(colour){this.colour=colour,this.paintColours()}paintColours(){
+let{gl}=this,{matrix:name,full}=this.colour,[kr,kb]=name==="bt709"?[.2126,.0722]:name.startsWith("bt2020")?[.2627,.0593]:
+[.299,.114],kg=1-kr-kb,[luma,chroma]=full?[1,1]:[255/219,255/224],[r2,b2]=[2*(1-kr)*chroma,2*(1-kb)*chroma],columns=[luma,
+luma,luma,0,-b2*kb/kg,b2,r2,-r2*kr/kg,0];gl.uniformMatrix3fv(this.uniforms.matrix,!1,columns),gl.uniform3f(this.uniforms.
+offset,full?0:16/255,128/255,128/255)}mark(states){this.states=states;let{gl,manifest}=this;if(!manifest||this.lost||states.
+length!==manifest.columns*manifest.rows)return;let texels=new Uint8Array(4*states.length);for(let[tile,{qp,late}]of states.
+entries()){let rank=qp===null?-1:manifest.qps.indexOf(qp),coarse=manifest.qps.length>1?rank/(manifest.qps.length-1):0;texels.
+set([255*coarse,255*(1-coarse),late?255:0,late?255:rank<0?0:70],4*tile)}gl.activeTexture(gl.TEXTURE3),gl.texSubImage2D(gl.
+TEXTURE_2D,0,0,0,manifest.columns,manifest.rows,gl.RGBA,gl.UNSIGNED_BYTE,texels)}draw(eyes2,marks,into=null){let{gl,uniforms}=this;
+if(!(this.lost||!this.manifest)){gl.bindFramebuffer(gl.FRAMEBUFFER,into),gl.uniform1f(uniforms.marks,marks?1:0);for(let{
+head,halves:halves2,centre,port}of eyes2)gl.viewport(...port),gl.uniform4f(uniforms.port,...port),gl.uniform2f(uniforms.
+halves,...halves2),gl.uniform2f(uniforms.centre,...centre),gl.uniformMatrix3fv(uniforms.head,!0,head),gl.drawArrays(gl.TRIANGLES,
+0,3)}}};function times(a2,b2){return[a2[0]*b2[0]-a2[1]*b2[1]-a2[2]*b2[2]-a2[3]*b2[3],a2[0]*b2[1]+a2[1]*b2[0]+a2[2]*b2[3]-a2[3]*b2[2],
+a2[0]*b2[2]+a2[2]*b2[0]+a2[3]*b2[1]-a2[1]*b2[3],a2[0]*b2[3]+a2[3]*b2[0]+a2[1]*b2[2]-a2[2]*b2[1]]}var radians=degrees2=>degrees2*
+Math.PI/180;function matrix({yaw,pitch,roll}){let half=degrees2=>[Math.sin(radians(degrees2)/2),Math.cos(radians(degrees2)/
+2)],[[sy,cy],[sp,cp],[sr,cr]]=[half(yaw),half(pitch),half(roll)],[w2,x2,y2,z2]=times(times([cy,0,0,-sy],[cp,0,-sp,0]),[cr,
+sr,0,0]);return[1-2*(y2*y2+z2*z2),2*(x2*y2-w2*z2),2*(x2*z2+w2*y2),2*(x2*y2+w2*z2),1-2*(x2*x2+z2*z2),2*(y2*z2-w2*x2),2*(x2*
+z2-w2*y2),2*(y2*z2+w2*x2),1-2*(x2*x2+y2*y2)]}var degrees=radians2=>radians2*180/Math.PI;function headOf(m2){let pitch=degrees(
+Math.asin(Math.max(-1,Math.min(1,m2[6]))));return Math.abs(m2[6])>1-1e-9?{yaw:degrees(Math.atan2(m2[1],m2[4])),pitch,roll:0}:
+{yaw:degrees(Math.atan2(-m2[3],m2[0])),pitch,roll:degrees(Math.atan2(m2[7],m2[8]))}}var WIDEST=100;function flat(head,fov,width,height){return{head:matrix(head),halves:halves(fov,width,height),centre:[0,0],
+port:[0,0,width,height]}}function halves(fov,width,height){let half=Math.tan(fov*Math.PI/360);return width>=height?[half,
+half*height/width]:[half*width/height,half]}var xr=()=>navigator.xr;async function isThere(){return await xr()?.isSessionSupported("immersive-vr").catch(()=>!1)??!1}
+function turn({x:x2,y:y2,z:z2,w:w2}){let right=[1-2*(y2*y2+z2*z2),2*(x2*y2+w2*z2),2*(x2*z2-w2*y2)],up=[2*(x2*y2-w2*z2),1-
+2*(x2*x2+z2*z2),2*(y2*z2+w2*x2)],back=[2*(x2*z2+w2*y2),2*(y2*z2-w2*x2),1-2*(x2*x2+y2*y2)],ours=([east,high,south],sign)=>[
+-south,-east,high].map(value=>sign*value),axes=[ours(back,-1),ours(right,-1),ours(up,1)];return[0,1,2].flatMap(row=>axes.
+map(axis=>axis[row]))}var Headset=class{constructor(gl,draw,over){this.gl=gl;this.draw=draw;this.over=over}gl;draw;over;session=null;get isWorn(){
+return this.session!==null}async start(){let session=await xr()?.requestSession("immersive-vr");if(!session)throw new Error(
+"there is no WebXR");session.addEventListener("end",()=>{this.session=null,this.over()});try{await this.gl.makeXRCompatible();
+let{XRWebGLLayer}=globalThis,layer=new XRWebGLLayer(session,this.gl,{antialias:!1,alpha:!1,depth:!1});await session.updateRenderState(
+{baseLayer:layer});let space=await session.requestReferenceSpace("local");this.session=session;let next=(_2,frame)=>{if(this.
+session!==session)return;session.requestAnimationFrame(next);let pose=frame.getViewerPose(space);pose&&this.draw({eyes:eyes(
+layer,pose.views),head:headOf(turn(pose.transform.orientation)),into:layer.framebuffer})};session.requestAnimationFrame(
+next)}catch(error){throw await session.end().catch(()=>{}),error}}stop(){this.session?.end()}};function eyes(layer,views){
+return views.map(view2=>{let{x:x2,y:y2,width,height}=layer.getViewport(view2),{projectionMatrix:p2,transform}=view2;return{
+head:turn(transform.orientation),halves:[1/p2[0],1/p2[5]],centre:[p2[8],p2[9]],port:[x2,y2,width,height]}}).filter(({port:[
+,,width,height]})=>width>0&&height>0)}var NARROWEST=30,TURN=5,ZOOM=10,within=degrees2=>((degrees2+180)%360+360)%360-180;function byKey(view2,key){switch(key){case"\
 ArrowLeft":return turned(view2,-TURN,0);case"ArrowRight":return turned(view2,TURN,0);case"ArrowUp":return turned(view2,0,
 TURN);case"ArrowDown":return turned(view2,0,-TURN);case"+":case"=":return{...view2,fov:Math.max(NARROWEST,view2.fov-ZOOM)};case"\
 -":return{...view2,fov:Math.min(WIDEST,view2.fov+ZOOM)};case"Home":return{yaw:0,pitch:0,roll:0,fov:WIDEST};default:return null}}
 function turned(view2,yaw,pitch){return{...view2,yaw:within(view2.yaw+yaw),pitch:Math.max(-90,Math.min(90,view2.pitch+pitch))}}
 function dragged(view2,x2,y2,width,height){let[wide]=halves(view2.fov,width,height),perPixel=2*wide/width*(180/Math.PI);
-return turned(view2,-x2*perPixel,y2*perPixel)}var Look=class{constructor(canvas2,changed){this.changed=changed;let held=null;
-canvas2.addEventListener("pointerdown",event=>{held||(held={id:event.pointerId,x:event.clientX,y:event.clientY},canvas2.
-setPointerCapture(event.pointerId))}),canvas2.addEventListener("pointermove",event=>{if(held?.id!==event.pointerId)return;
-let[x2,y2]=[event.clientX-held.x,event.clientY-held.y];held={id:held.id,x:event.clientX,y:event.clientY},this.set(dragged(
-this.view,x2,y2,canvas2.clientWidth,canvas2.clientHeight))});let release=event=>{held?.id===event.pointerId&&(held=null)};
+return turned(view2,-x2*perPixel,y2*perPixel)}var Look=class{constructor(canvas2,changed){this.changed=changed;let held2=null;
+canvas2.addEventListener("pointerdown",event=>{held2||(held2={id:event.pointerId,x:event.clientX,y:event.clientY},canvas2.
+setPointerCapture(event.pointerId))}),canvas2.addEventListener("pointermove",event=>{if(held2?.id!==event.pointerId)return;
+let[x2,y2]=[event.clientX-held2.x,event.clientY-held2.y];held2={id:held2.id,x:event.clientX,y:event.clientY},this.set(dragged(
+this.view,x2,y2,canvas2.clientWidth,canvas2.clientHeight))});let release=event=>{held2?.id===event.pointerId&&(held2=null)};
 canvas2.addEventListener("pointerup",release),canvas2.addEventListener("pointercancel",release),canvas2.addEventListener(
 "keydown",event=>{if(event.ctrlKey||event.altKey||event.metaKey)return;let view2=byKey(this.view,event.key);view2&&(event.
-preventDefault(),this.set(view2))})}changed;view={yaw:0,pitch:0,roll:0,fov:WIDEST};set(view2){this.view=view2,this.changed(
-view2)}};function mean(samples){let last=samples[samples.length-1],rate=place=>samples.reduce((sum,sample)=>sum+(sample.paths[place]?.[1]??
+preventDefault(),this.set(view2))})}changed;view={yaw:0,pitch:0,roll:0,fov:WIDEST};follow(head,before){let turn2=before?
+head.yaw-before.yaw:0;this.set({...this.view,yaw:within(this.view.yaw+turn2),pitch:head.pitch,roll:head.roll})}upright(){
+this.set({...this.view,roll:0})}set(view2){this.view=view2,this.changed(view2)}};var PATIENCE2=3e3;function held(alpha,beta,gamma,screen2){let[a2,b2,c2,s2]=[alpha,beta,gamma,screen2].map(angle=>angle*Math.
+PI/180),[ca,sa,cb,sb,cg,sg]=[a2,b2,c2].flatMap(angle=>[Math.cos(angle),Math.sin(angle)]),right=[ca*cg-sa*sb*sg,cg*sa+ca*
+sb*sg,-cb*sg],top=[-cb*sa,ca*cb,sb],out=[ca*sg+cg*sa*sb,sa*sg-ca*cg*sb,cb*cg],left=right.map((value,at)=>top[at]*Math.sin(
+s2)-value*Math.cos(s2)),up=right.map((value,at)=>value*Math.sin(s2)+top[at]*Math.cos(s2)),ours=([east,north,high])=>[north,
+-east,high],axes=[ours(out).map(value=>-value),ours(left),ours(up)];return headOf([0,1,2].flatMap(row=>axes.map(axis=>axis[row])))}
+var isHeld=()=>typeof DeviceOrientationEvent<"u"&&navigator.maxTouchPoints>0,Tilt=class{constructor(moved){this.moved=moved}moved;over=null;get isOn(){
+return this.over!==null}async start(failed){let asks=DeviceOrientationEvent,hear=({alpha,beta,gamma})=>{alpha===null||beta===
+null||gamma===null||(clearTimeout(silence),this.moved(held(alpha,beta,gamma,screen.orientation?.angle??0)))},silence=setTimeout(
+()=>{this.stop(),failed("this device does not say how it is held")},PATIENCE2);this.over=()=>{clearTimeout(silence),removeEventListener(
+"deviceorientation",hear)};let asked=this.over,answer=await asks.requestPermission?.().catch(error=>error.message)??"gra\
+nted";if(this.over===asked){if(answer==="granted")return addEventListener("deviceorientation",hear);this.stop(),failed(`\
+the browser does not let this page know how the device is held (${answer})`)}}stop(){this.over?.(),this.over=null}};function mean(samples){let last=samples[samples.length-1],rate=place=>samples.reduce((sum,sample)=>sum+(sample.paths[place]?.[1]??
 0),0)/samples.length;return{paths:last.paths.map(([name,,up],place)=>[name,rate(place),up])}}var number=(value,digits=0)=>value.
 toFixed(digits),share=(part,of)=>of>0?`${number(100*part/of,1)} %`:"–";function says(page2){let{link,manifest,gop}=page2;
 switch(link.is){case"connecting":return"connecting";case"live":return!manifest||gop<0?"waiting for the stream":page2.place&&
@@ -177,7 +207,8 @@ if(figures){let pictures=figures.shown+figures.dropped;all.push(["Pictures shown
 figures.shown,pictures)})`]),all.push(["Tiles late by the network",String(figures.lateNetwork)]),all.push(["Tiles late b\
 y decoding",String(figures.lateDecoding)]),all.push(["Ready before its time",`${number(figures.lead)} ms at least, of ${number(
 page2.delay)} ms`])}return place&&(all.push(["Pages that watch",String(place.viewers)]),place.dropped>0&&all.push(["Tile\
-s this page was not sent",String(place.dropped)])),page2.trouble&&all.push(["Trouble",page2.trouble]),all}function view(page2,actions2){
+s this page was not sent",String(place.dropped)])),page2.trouble&&all.push(["Trouble",page2.trouble]),all}var switched=(name,words,{
+on},click)=>b`<button name=${name} aria-pressed=${on?"true":"false"} @click=${click}>${words}</button>`;function view(page2,actions2){
 let{link}=page2,steers=page2.place?.steers??!0;return b`
     <h1 class="unseen">Weftline player</h1>
     <div class="bar">
@@ -185,7 +216,9 @@ let{link}=page2,steers=page2.place?.steers??!0;return b`
       <p class="direction">${page2.direction}</p>
       <div class="controls">
         ${steers?A:b`<button name="steer" @click=${actions2.steer}>Steer</button>`}
-        <button name="marks" aria-pressed=${page2.marks?"true":"false"} @click=${actions2.marks}>Tiles</button>
+        ${page2.tilt?switched("tilt","Follow this device",page2.tilt,actions2.tilt):A}
+        ${page2.headset?switched("headset","Headset",page2.headset,actions2.headset):A}
+        ${switched("marks","Tiles",{on:page2.marks},actions2.marks)}
         <button name="whole" @click=${actions2.whole}>Full screen</button>
       </div>
     </div>
@@ -208,41 +241,51 @@ pop());return over}due(at){let missed=this.pictures.filter(picture=>picture.at<=
 length),{newest:missed.pop(),missed}}clear(){return this.pictures.splice(0)}isFull(){let bytes=this.pictures.reduce((sum,{
 buffer})=>sum+buffer.byteLength,0);return this.pictures.length>(bytes>201326592?8:32)}};var MEAN_OF=4,FIGURES=500,canvas=document.getElementById("picture"),panel=document.getElementById("app"),calm=matchMedia(
 "(prefers-reduced-motion: reduce)"),page={link:{is:"connecting"},manifest:null,gop:-1,tiles:[],figures:null,place:null,sample:null,
-report:null,trouble:"",delay:0,marks:!1,direction:""};function lacks(){return isSecureContext?typeof VideoDecoder>"u"||typeof EncodedVideoChunk>
-"u"?["This browser has no WebCodecs (VideoDecoder), by which the tiles are decoded","Use a current Chromium, Chrome or E\
-dge: the player was tried in Chromium only."]:null:[`${location.origin} is no secure context, and browsers decode video \
-only in one`,"Open the player on the machine on which it runs, at 127.0.0.1; reach it by ssh -L; or put a proxy with TLS\
- in front of it, weftline vr play --behind-proxy NAME."]}var Player=class{worker;screen;look;waiting=new Waiting;begins=null;stale=!0;figuresAt=0;samples=[];drawn=0;constructor(){
+report:null,trouble:"",delay:0,marks:!1,direction:"",tilt:null,headset:null};function lacks(){return isSecureContext?typeof VideoDecoder>
+"u"||typeof EncodedVideoChunk>"u"?["This browser has no WebCodecs (VideoDecoder), by which the tiles are decoded","Use a\
+ current Chromium, Chrome or Edge: the player was tried in Chromium only."]:null:[`${location.origin} is no secure conte\
+xt, and browsers decode video only in one`,"Open the player on the machine on which it runs, at 127.0.0.1; reach it by s\
+sh -L; or put a proxy with TLS in front of it, weftline vr play --behind-proxy NAME."]}var Player=class{worker;screen;look;tilt;headset;held=null;waiting=new Waiting;begins=null;stale=!0;figuresAt=0;samples=[];drawn=0;constructor(){
 this.screen=new Screen(canvas),this.worker=new Worker(script("/a/player-worker.js"),{type:"module"}),this.worker.onmessage=
 ({data})=>this.take(data),this.worker.onerror=event=>this.say(event.message),this.look=new Look(canvas,({yaw,pitch,roll})=>{
-this.tell({is:"pose",yaw,pitch,roll}),this.stale=!0}),this.turned(),new ResizeObserver(()=>this.resize()).observe(canvas),
-document.addEventListener("visibilitychange",()=>this.hide(document.hidden)),this.hide(document.hidden),canvas.addEventListener(
-"webglcontextrestored",()=>this.stale=!0),this.paint(),requestAnimationFrame(()=>this.frame())}tell(message,transfer=[]){
-this.worker.postMessage(message,transfer)}say(trouble){page.trouble=trouble,this.paint()}turned(){let{yaw,pitch,fov}=this.
-look.view,side=yaw===0?"ahead":`${Math.abs(yaw).toFixed(0)}° ${yaw>0?"right":"left"}`,height=pitch===0?"":`, ${Math.abs(
-pitch).toFixed(0)}° ${pitch>0?"up":"down"}`,direction=`${side}${height}${fov<WIDEST?`, ${fov.toFixed(0)}° wide`:""}`;direction!==
-page.direction&&(page.direction=direction,this.paint())}resize(){let scale=Math.min(devicePixelRatio,2),[width,height]=[
-canvas.clientWidth*scale,canvas.clientHeight*scale].map(Math.round);width>0&&height>0&&(canvas.width!==width||canvas.height!==
-height)&&([canvas.width,canvas.height]=[width,height],this.stale=!0)}take(message){switch(message.is){case"picture":for(let over of this.
-waiting.push(message.picture))this.done(over,!1);return;case"clock":this.begins=message.begins,page.delay=message.delay;
-return;case"link":page.link=message.link;break;case"manifest":[page.manifest,page.gop,page.figures]=[message.manifest,-1,
-null];try{this.screen.start(message.manifest)}catch(error){page.trouble=String(error)}break;case"colour":this.screen.code(
-message.colour);break;case"gop":[page.gop,page.tiles]=[message.gop,message.tiles],this.screen.mark(message.tiles),canvas.
-dataset.qps=message.tiles.map(({qp,late})=>late?"late":qp??"").join(",");break;case"figures":page.figures=message.figures;
-break;case"place":page.place=message.place;break;case"sample":this.samples=[...this.samples.slice(1-MEAN_OF),JSON.parse(
-message.text)],page.sample=mean(this.samples);break;case"report":page.report=JSON.parse(message.text);break;case"trouble":
-page.trouble=message.text;break}(message.is==="link"||now()-this.figuresAt>(calm.matches?10:1)*FIGURES)&&this.paint()}paint(){
-this.figuresAt=now(),D(view(page,actions),panel),document.title=page.link.is==="live"?"Weftline player":`Weftline player\
-: ${page.link.is}`}done({number:number2,buffer},shown){this.tell({is:"done",number:number2,shown,buffer},[buffer])}frame(){
-requestAnimationFrame(()=>this.frame());let at=this.begins===null?-1/0:now()-this.begins,{newest,missed}=this.waiting.due(
-at);for(let picture of missed)this.done(picture,!1);newest&&(this.screen.upload(newest),this.stale=!0),this.stale&&(this.
-screen.draw(this.look.view,page.marks),this.turned(),this.stale=!1,this.drawn+=1,canvas.dataset.drawn=String(this.drawn)),
-newest&&(canvas.dataset.number=String(newest.number),this.done(newest,!this.screen.lost))}hide(hidden){for(let picture of this.
-waiting.clear())this.done(picture,!1);this.tell({is:"hidden",hidden}),this.stale=!0}again(){this.stale=!0,this.paint()}steer(){
-this.tell({is:"steer"})}};function script(path){let types=globalThis.trustedTypes,createScriptURL=url=>{if(url!==path)throw new TypeError(
-`${url} is no script of ours`);return url};return types?types.createPolicy("weftline",{createScriptURL}).createScriptURL(
-path):path}var player=null,actions={marks(){page.marks=!page.marks,player?.again()},steer:()=>player?.steer(),whole(){document.
-fullscreenElement?document.exitFullscreen():document.documentElement.requestFullscreen()}};function refuse(reason,remedy){
+this.tell({is:"pose",yaw,pitch,roll}),this.stale=!0}),this.tilt=new Tilt(head=>{this.look.follow(head,this.held),this.held=
+head}),this.headset=new Headset(this.screen.gl,worn=>this.wear(worn),()=>this.takeOff()),page.tilt=isHeld()?{on:!1}:null,
+isThere().then(is=>{page.headset=is?{on:!1}:null,this.paint()}),this.turned(),new ResizeObserver(()=>this.resize()).observe(
+canvas),document.addEventListener("visibilitychange",()=>{this.headset.isWorn||this.hide(document.hidden)}),this.hide(document.
+hidden),canvas.addEventListener("webglcontextrestored",()=>this.stale=!0),this.paint(),requestAnimationFrame(()=>this.frame())}tell(message,transfer=[]){
+this.worker.postMessage(message,transfer)}say(trouble){page.trouble=trouble,this.paint()}turned(){let{fov}=this.look.view,
+[yaw,pitch]=[this.look.view.yaw,this.look.view.pitch].map(Math.round),side=yaw===0?"ahead":`${Math.abs(yaw)}° ${yaw>0?"\
+right":"left"}`,height=pitch===0?"":`, ${Math.abs(pitch)}° ${pitch>0?"up":"down"}`,direction=`${side}${height}${fov<WIDEST?
+`, ${fov.toFixed(0)}° wide`:""}`;direction!==page.direction&&(page.direction=direction,this.paint())}resize(){let scale=Math.
+min(devicePixelRatio,2),[width,height]=[canvas.clientWidth*scale,canvas.clientHeight*scale].map(Math.round);width>0&&height>
+0&&(canvas.width!==width||canvas.height!==height)&&([canvas.width,canvas.height]=[width,height],this.stale=!0)}take(message){
+switch(message.is){case"picture":for(let over of this.waiting.push(message.picture))this.done(over,!1);return;case"clock":
+this.begins=message.begins,page.delay=message.delay;return;case"link":page.link=message.link;break;case"manifest":[page.
+manifest,page.gop,page.figures]=[message.manifest,-1,null];try{this.screen.start(message.manifest)}catch(error){page.trouble=
+String(error)}break;case"colour":this.screen.code(message.colour);break;case"gop":[page.gop,page.tiles]=[message.gop,message.
+tiles],this.screen.mark(message.tiles),canvas.dataset.qps=message.tiles.map(({qp,late})=>late?"late":qp??"").join(",");break;case"\
+figures":page.figures=message.figures;break;case"place":page.place=message.place;break;case"sample":this.samples=[...this.
+samples.slice(1-MEAN_OF),JSON.parse(message.text)],page.sample=mean(this.samples);break;case"report":page.report=JSON.parse(
+message.text);break;case"trouble":page.trouble=message.text;break}(message.is==="link"||now()-this.figuresAt>(calm.matches?
+10:1)*FIGURES)&&this.paint()}paint(){this.figuresAt=now(),D(view(page,actions),panel),document.title=page.link.is==="liv\
+e"?"Weftline player":`Weftline player: ${page.link.is}`}done({number:number2,buffer},shown){this.tell({is:"done",number:number2,
+shown,buffer},[buffer])}advance(){let at=this.begins===null?-1/0:now()-this.begins,{newest,missed}=this.waiting.due(at);
+for(let picture of missed)this.done(picture,!1);return newest&&(this.screen.upload(newest),this.stale=!0),newest}drew(newest){
+canvas.dataset.drawn=String(this.drawn+=1),newest&&(canvas.dataset.number=String(newest.number),this.done(newest,!this.screen.
+lost))}frame(){if(requestAnimationFrame(()=>this.frame()),this.headset.isWorn)return;let newest=this.advance();if(!this.
+stale)return;let{view:view2}=this.look;this.screen.draw([flat(view2,view2.fov,canvas.width,canvas.height)],page.marks),this.
+turned(),this.stale=!1,this.drew(newest)}wear({eyes:eyes2,head,into}){this.look.set({...this.look.view,...head});let newest=this.
+advance();this.screen.draw(eyes2,page.marks,into),this.turned(),canvas.dataset.eyes=String(eyes2.length),this.drew(newest)}takeOff(){
+page.headset={on:!1},delete canvas.dataset.eyes,this.look.upright(),this.hide(document.hidden),this.paint()}async switchHeadset(){
+if(this.headset.isWorn)return this.headset.stop();try{this.tilt.isOn&&this.switchTilt(),await this.headset.start(),page.
+headset={on:!0},this.paint()}catch(error){this.say(`the headset: ${error.message}`)}}switchTilt(){let on=!this.tilt.isOn;
+page.tilt={on},this.held=null,on?this.tilt.start(reason=>{page.tilt={on:!1},this.say(reason)}):(this.tilt.stop(),this.look.
+upright()),this.paint()}hide(hidden){for(let picture of this.waiting.clear())this.done(picture,!1);this.tell({is:"hidden",
+hidden}),this.stale=!0}again(){this.stale=!0,this.paint()}steer(){this.tell({is:"steer"})}};function script(path){let types=globalThis.
+trustedTypes,createScriptURL=url=>{if(url!==path)throw new TypeError(`${url} is no script of ours`);return url};return types?
+types.createPolicy("weftline",{createScriptURL}).createScriptURL(path):path}var player=null,actions={marks(){page.marks=
+!page.marks,player?.again()},steer:()=>player?.steer(),tilt:()=>player?.switchTilt(),headset:()=>{player?.switchHeadset()},
+whole(){document.fullscreenElement?document.exitFullscreen():document.documentElement.requestFullscreen()}};function refuse(reason,remedy){
 canvas.hidden=!0,document.title="Weftline player: not here",D(refused(reason,remedy),panel)}async function start(){let missing=lacks();
 if(missing)return refuse(...missing);try{await begin()}catch(error){return refuse(error.message,"Open the address that w\
 eftline vr play printed.")}try{player=new Player}catch(error){refuse(error.message,"The picture is drawn by WebGL 2: tur\

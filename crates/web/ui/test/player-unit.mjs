@@ -10,7 +10,9 @@ import { modules } from "./modules.mjs";
 const wire = await modules("player/wire");
 const { setup, samples } = await modules("player/mp4");
 const { Clock } = await modules("player/clock");
-const { byDistance, framePosition, halves, WIDEST } = await modules("player/geometry");
+const { byDistance, framePosition, halves, headOf, matrix, WIDEST } = await modules("player/geometry");
+const { held } = await modules("player/tilt");
+const { eyes, turn } = await modules("player/headset");
 const { byKey, dragged, within } = await modules("player/look");
 const { mean } = await modules("player/view");
 const { Engine } = await modules("player/engine");
@@ -568,4 +570,67 @@ test("what a browser loads of the player is small", async () => {
     bytes += gzipSync(await readFile(`../dist/${name}`), { level: 9 }).length;
   }
   assert.ok(bytes < 30_000, `${bytes} bytes gzipped`);
+});
+
+/** Heads that are the same but for rounding. */
+function alike(head, [yaw, pitch, roll]) {
+  const apart = [within(head.yaw - yaw), head.pitch - pitch, within(head.roll - roll)];
+  assert.ok(apart.every((angle) => Math.abs(angle) < 1e-6), `${JSON.stringify(head)} is not ${[yaw, pitch, roll]}`);
+}
+
+test("a head is found again from its matrix", () => {
+  for (let yaw = -170; yaw <= 180; yaw += 35) {
+    for (let pitch = -85; pitch <= 85; pitch += 17) {
+      for (let roll = -170; roll <= 180; roll += 35) alike(headOf(matrix({ yaw, pitch, roll })), [yaw, pitch, roll]);
+    }
+  }
+  // Straight up there is no telling a roll from a turn.
+  alike(headOf(matrix({ yaw: 30, pitch: 90, roll: 0 })), [30, 90, 0]);
+});
+
+test("a device looks where its back does", () => {
+  // Upright, its top up; its zero is what is ahead.
+  alike(held(0, 90, 0, 0), [0, 0, 0]);
+  // Its first angle grows to the left.
+  alike(held(90, 90, 0, 0), [-90, 0, 0]);
+  alike(held(330, 90, 0, 0), [30, 0, 0]);
+  // Tilted back it looks up, and flat on a table down.
+  alike(held(0, 110, 0, 0), [0, 20, 0]);
+  alike(held(0, 0, 0, 0), [0, -90, 0]);
+  // Its top to the left (west), and to the right: the picture is upright, as the screen has turned with it.
+  alike(held(90, 0, -90, 90), [0, 0, 0]);
+  alike(held(270, 0, 90, 270), [0, 0, 0]);
+  // Its top to the left on a screen that has not turned: who looks leans to the left.
+  alike(held(90, 0, -90, 0), [0, 0, -90]);
+});
+
+test("a headset's turns are ours", () => {
+  const about = (axis, degrees) => {
+    const half = (degrees * Math.PI) / 360;
+    return { x: 0, y: 0, z: 0, w: Math.cos(half), [axis]: Math.sin(half) };
+  };
+  alike(headOf(turn({ x: 0, y: 0, z: 0, w: 1 })), [0, 0, 0]);
+  // Its axes are to the right, up and to the back: to the left, up, and to the left side.
+  alike(headOf(turn(about("y", 40))), [-40, 0, 0]);
+  alike(headOf(turn(about("x", 25))), [0, 25, 0]);
+  alike(headOf(turn(about("z", 15))), [0, 0, -15]);
+});
+
+test("an eye of two sees aside, as its projection says", () => {
+  // From tan 1.2 to the left to tan 0.8 to the right, and from tan 0.9 down to tan 1.1 up (GLM's frustum).
+  const [left, right, bottom, top, near] = [-1.2, 0.8, -0.9, 1.1, 1];
+  const p = new Float32Array(16);
+  [p[0], p[5]] = [2 / (right - left), 2 / (top - bottom)];
+  [p[8], p[9], p[11]] = [(right + left) / (right - left), (top + bottom) / (top - bottom), -1];
+  const view = (width) => ({ width, projectionMatrix: p, transform: { orientation: { x: 0, y: 0, z: 0, w: 1 } } });
+  const layer = { getViewport: ({ width }) => ({ x: 320, y: 0, width, height: 240 }) };
+  const found = eyes(layer, [view(320), view(0)]);
+  assert.equal(found.length, 1, "one has no place");
+  const [{ halves, centre, port }] = found;
+  assert.deepEqual(port, [320, 0, 320, 240]);
+  // As the shader has it: what its corners see.
+  const sees = (x, y) => [x, y].map((value, axis) => (value + centre[axis]) * halves[axis]);
+  for (const [corner, wanted] of [[sees(-1, -1), [left, bottom]], [sees(1, 1), [right, top]]]) {
+    corner.forEach((value, axis) => assert.ok(Math.abs(value / near - wanted[axis]) < 1e-6, `${corner}`));
+  }
 });

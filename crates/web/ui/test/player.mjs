@@ -15,16 +15,17 @@ const origin = new URL(url).origin;
 // WebGL without a GPU.
 const browser = await launch("--use-angle=swiftshader", "--enable-unsafe-swiftshader");
 const wrong = [];
-const contextOf = (size) => browser.newContext({ viewport: size ?? { width: 640, height: 480 } });
+const contextOf = (size, more) => browser.newContext({ viewport: size ?? { width: 640, height: 480 }, ...more });
 
 /** A page of its own, or of the given context, that notes all it should not do. */
-async function open(target, context, prepare) {
+async function open(target, context, prepare, script) {
   context ??= await contextOf();
   // What the browser itself says of answers that are refusals, and of a stream that is over.
   const page = await pageOf(context, origin, wrong, /net::ERR_|status of 40[13]|WebSocket connection to/);
   await page.addInitScript(() =>
     addEventListener("securitypolicyviolation", (event) => console.error(`Content Security Policy: ${event.violatedDirective}`)),
   );
+  if (script) await page.addInitScript({ path: script });
   if (prepare) await page.addInitScript(prepare);
   await page.goto(target);
   return page;
@@ -53,7 +54,8 @@ async function goesOn(page, pictures = 6) {
 
 /** A page that measures pictures; ours may not load such. */
 const bench = await (await contextOf()).newPage();
-/** How bright a screenshot of the picture is, how much that varies, and how much it differs from another. */
+/** How bright a screenshot of the picture is, how much that varies, how much it differs from another, and its left
+ * half from its right one. */
 async function measure(page, other) {
   const shot = async () => (await page.locator("#picture").screenshot()).toString("base64");
   const one = await shot();
@@ -66,14 +68,17 @@ async function measure(page, other) {
           const canvas = new OffscreenCanvas(image.width, image.height).getContext("2d");
           canvas.drawImage(image, 0, 0);
           const { data } = canvas.getImageData(0, 0, image.width, image.height);
-          return Array.from({ length: data.length / 4 }, (_, at) => (data[4 * at] + 2 * data[4 * at + 1] + data[4 * at + 2]) / 4);
+          const grey = Array.from({ length: data.length / 4 }, (_, at) => (data[4 * at] + 2 * data[4 * at + 1] + data[4 * at + 2]) / 4);
+          return Object.assign(grey, { width: image.width });
         }),
       );
       const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
       const [first, second] = pixels;
       const bright = mean(first);
       const differs = second ? mean(first.map((value, at) => Math.abs(value - second[at]))) : 0;
-      return { bright, varies: Math.sqrt(mean(first.map((value) => (value - bright) ** 2))), differs };
+      const half = first.width / 2;
+      const apart = mean(first.map((value, at) => (at % first.width < half ? Math.abs(value - first[at + half]) : 0)));
+      return { bright, varies: Math.sqrt(mean(first.map((value) => (value - bright) ** 2))), differs, apart };
     },
     other ? [one, other] : [one],
   );
@@ -206,6 +211,63 @@ async function marks(page) {
   seen("tiles marked, by keyboard");
 }
 
+/** A phone that is moved. */
+async function tilts() {
+  const context = await contextOf(undefined, { hasTouch: true });
+  const page = await open(url, context);
+  await goesOn(page, 1);
+  const browser = await context.newCDPSession(page);
+  const hold = (alpha, beta, gamma) => browser.send("DeviceOrientation.setDeviceOrientationOverride", { alpha, beta, gamma });
+  await page.locator("#picture").focus();
+  await page.keyboard.press("ArrowRight");
+  await looks(page, "^5° right");
+  await hold(200, 100, 0);
+  const tilt = page.locator("[name=tilt]");
+  await tilt.click();
+  // Where it is at first is where the view was, but for how far up.
+  await looks(page, "^5° right, 10° up");
+  await hold(170, 110, 0);
+  await looks(page, "^35° right, 20° up");
+  await accessible(page, "following a device");
+  await tilt.click();
+  await hold(100, 90, 0);
+  await page.locator("#picture").focus();
+  await page.keyboard.press("ArrowLeft");
+  await looks(page, "^30° right, 20° up");
+  await context.close();
+  seen("a device was moved, and the view with it");
+}
+
+/** A headset, as IWER has it. */
+async function wears() {
+  const put = () => {
+    globalThis.device = new IWER.XRDevice(IWER.metaQuest3);
+    globalThis.device.installRuntime({ forceInstall: true });
+    globalThis.device.stereoEnabled = true;
+  };
+  const context = await contextOf();
+  const page = await open(url, context, put, "node_modules/iwer/build/iwer.min.js");
+  const eyes = (many) =>
+    page.waitForFunction((many) => document.querySelector("#picture").dataset.eyes === many, many, { timeout });
+  await goesOn(page, 1);
+  await page.locator("[name=headset]").click();
+  await eyes("2");
+  await goesOn(page);
+  // To the right by 90 degrees: its axis is up.
+  await page.evaluate(() => globalThis.device.quaternion.set(0, -Math.SQRT1_2, 0, Math.SQRT1_2));
+  await looks(page, "^90° right");
+  const { varies, apart } = await measure(page);
+  assert.ok(varies > 10, `something is seen: ${varies}`);
+  assert.ok(apart < 5, `both eyes see the same: ${apart}`);
+  await goesOn(page);
+  await page.evaluate(() => globalThis.device.activeSession.end());
+  await eyes(undefined);
+  await goesOn(page);
+  await page.locator("[name=headset][aria-pressed=false]").waitFor();
+  await context.close();
+  seen("a headset was worn and taken off");
+}
+
 /** A page that nobody sees lets go, and comes back. */
 async function hides(page) {
   const hide = (hidden) =>
@@ -262,6 +324,8 @@ try {
     await pathDies(page);
     await others(page);
     await marks(page);
+    await tilts();
+    await wears();
     await hides(page);
     await cannot();
   }

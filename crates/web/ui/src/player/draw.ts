@@ -1,8 +1,7 @@
 // Draws the view of the sphere: one triangle over the canvas, and for each pixel the ray back to the frame,
 // as the Rust renderer has it (crates/video/src/metric).
 
-import { halves, matrix } from "./geometry.js";
-import type { View } from "./look.js";
+import type { Eye } from "./geometry.js";
 import { type Colour, GREY, type Picture, planes, type Planes, THERE, type TileState } from "./talk.js";
 import type { Manifest } from "./wire.js";
 
@@ -17,12 +16,13 @@ precision highp float;
 uniform sampler2D luma, cb, cr, states;
 uniform mat3 head, matrix;
 uniform vec3 offset;
-uniform vec2 size, halves;
+uniform vec4 port;
+uniform vec2 halves, centre;
 uniform float marks;
 out vec4 colour;
 const float PI = 3.14159265358979;
 void main() {
-  vec2 at = (gl_FragCoord.xy / size * 2.0 - 1.0) * halves;
+  vec2 at = ((gl_FragCoord.xy - port.xy) / port.zw * 2.0 - 1.0 + centre) * halves;
   vec3 ray = normalize(head * vec3(1.0, -at.x, at.y));
   vec2 place = vec2(atan(-ray.y, ray.x) / (2.0 * PI) + 0.5, 0.5 - asin(clamp(ray.z, -1.0, 1.0)) / PI);
   vec3 coded = vec3(texture(luma, place).r, texture(cb, place).r, texture(cr, place).r);
@@ -44,10 +44,10 @@ void main() {
   colour = vec4(seen, 1.0);
 }`;
 
-type Uniform = "head" | "matrix" | "offset" | "size" | "halves" | "marks";
+type Uniform = "head" | "matrix" | "offset" | "port" | "halves" | "centre" | "marks";
 
 export class Screen {
-  private readonly gl: WebGL2RenderingContext;
+  readonly gl: WebGL2RenderingContext;
   private uniforms = {} as Record<Uniform, WebGLUniformLocation | null>;
   private textures: WebGLTexture[] = [];
   private manifest: Manifest | null = null;
@@ -59,7 +59,7 @@ export class Screen {
   /** The context is lost, and comes back by itself. */
   lost = false;
 
-  constructor(private readonly canvas: HTMLCanvasElement) {
+  constructor(canvas: HTMLCanvasElement) {
     const gl = canvas.getContext("webgl2", { antialias: false, alpha: false });
     if (!gl) throw new Error("WebGL 2 is not to be had");
     this.gl = gl;
@@ -97,7 +97,7 @@ export class Screen {
     for (const [unit, name] of ["luma", "cb", "cr", "states"].entries()) {
       gl.uniform1i(gl.getUniformLocation(program, name), unit);
     }
-    for (const name of ["head", "matrix", "offset", "size", "halves", "marks"] as const) {
+    for (const name of ["head", "matrix", "offset", "port", "halves", "centre", "marks"] as const) {
       this.uniforms[name] = gl.getUniformLocation(program, name);
     }
     gl.pixelStorei(gl.UNPACK_ALIGNMENT, 1);
@@ -231,17 +231,20 @@ export class Screen {
     gl.texSubImage2D(gl.TEXTURE_2D, 0, 0, 0, manifest.columns, manifest.rows, gl.RGBA, gl.UNSIGNED_BYTE, texels);
   }
 
-  /** Draws what is there. */
-  draw(view: View, marks: boolean): void {
-    const { gl, canvas, uniforms } = this;
+  /** Draws what is there, as seen by each eye, into `into`, or else the canvas. */
+  draw(eyes: Eye[], marks: boolean, into: WebGLFramebuffer | null = null): void {
+    const { gl, uniforms } = this;
     if (this.lost || !this.manifest) return;
-    gl.viewport(0, 0, canvas.width, canvas.height);
-    const [wide, high] = halves(view.fov, canvas.width, canvas.height);
-    gl.uniform2f(uniforms.size, canvas.width, canvas.height);
-    gl.uniform2f(uniforms.halves, wide, high);
+    gl.bindFramebuffer(gl.FRAMEBUFFER, into);
     gl.uniform1f(uniforms.marks, marks ? 1 : 0);
-    // Ours is row by row.
-    gl.uniformMatrix3fv(uniforms.head, true, matrix(view));
-    gl.drawArrays(gl.TRIANGLES, 0, 3);
+    for (const { head, halves, centre, port } of eyes) {
+      gl.viewport(...port);
+      gl.uniform4f(uniforms.port, ...port);
+      gl.uniform2f(uniforms.halves, ...halves);
+      gl.uniform2f(uniforms.centre, ...centre);
+      // Ours is row by row.
+      gl.uniformMatrix3fv(uniforms.head, true, head);
+      gl.drawArrays(gl.TRIANGLES, 0, 3);
+    }
   }
 }

@@ -33,6 +33,15 @@ export function matrix({ yaw, pitch, roll }: Head): number[] {
   ];
 }
 
+const degrees = (radians: number) => (radians * 180) / Math.PI;
+
+/** The head whose rotation matrix this is, row by row; one that looks straight up or down does not roll. */
+export function headOf(m: number[]): Head {
+  const pitch = degrees(Math.asin(Math.max(-1, Math.min(1, m[6]))));
+  if (Math.abs(m[6]) > 1 - 1e-9) return { yaw: degrees(Math.atan2(m[1], m[4])), pitch, roll: 0 };
+  return { yaw: degrees(Math.atan2(-m[3], m[0])), pitch, roll: degrees(Math.atan2(m[7], m[8])) };
+}
+
 /** Where a ray (front, left, up) of the head's meets the frame, as shares from the left and the top. */
 export function framePosition(head: Head, ray: [number, number, number]): [number, number] {
   const m = matrix(head);
@@ -57,6 +66,22 @@ export function byDistance(columns: number, rows: number, head: Head): number[] 
 
 /** The angle that the longer side of the view spans at most: what the program plans for, degrees. */
 export const WIDEST = 100;
+
+/** What one picture of the sphere is drawn by. */
+export interface Eye {
+  /** Its rotation matrix, row by row. */
+  head: number[];
+  /** Half of its sides at a distance of 1, and where its middle lies in halves: aside for an eye of two. */
+  halves: [number, number];
+  centre: [number, number];
+  /** Its place in what is drawn, pixels from the left and the bottom. */
+  port: [left: number, bottom: number, width: number, height: number];
+}
+
+/** The eye of a canvas, whose longer side spans `fov` degrees. */
+export function flat(head: Head, fov: number, width: number, height: number): Eye {
+  return { head: matrix(head), halves: halves(fov, width, height), centre: [0, 0], port: [0, 0, width, height] };
+}
 
 /** Half of the view's sides, at a distance of 1: its longer one spans `fov` degrees. */
 export function halves(fov: number, width: number, height: number): [number, number] {

@@ -1,4 +1,4 @@
-// Where the viewer looks: turned by dragging the picture, by touch, and by keys.
+// Where the viewer looks: turned by dragging the picture, by touch, by keys, and by a device that moves.
 
 import { halves, type Head, WIDEST } from "./geometry.js";
 
@@ -81,6 +81,18 @@ export class Look {
       event.preventDefault();
       this.set(view);
     });
+  }
+
+  /** Follows a device: its turns are the view's, and so are its pitch and roll. `before` is where it looked,
+   * unless it is new. */
+  follow(head: Head, before: Head | null): void {
+    const turn = before ? head.yaw - before.yaw : 0;
+    this.set({ ...this.view, yaw: within(this.view.yaw + turn), pitch: head.pitch, roll: head.roll });
+  }
+
+  /** Nothing tilts the view any more. */
+  upright(): void {
+    this.set({ ...this.view, roll: 0 });
   }
 
   set(view: View): void {

@@ -7,9 +7,11 @@ import { render } from "lit-html";
 import { begin } from "../dashboard/api.js";
 import { now } from "./clock.js";
 import { Screen } from "./draw.js";
-import { WIDEST } from "./geometry.js";
+import { flat, type Head, WIDEST } from "./geometry.js";
+import { Headset, isThere, type Worn } from "./headset.js";
 import { Look } from "./look.js";
 import type { Picture, ToPage, ToWorker } from "./talk.js";
+import { isHeld, Tilt } from "./tilt.js";
 import { type Actions, mean, type Page, refused, type Sample, view } from "./view.js";
 import { Waiting } from "./waiting.js";
 
@@ -35,6 +37,8 @@ const page: Page = {
   delay: 0,
   marks: false,
   direction: "",
+  tilt: null,
+  headset: null,
 };
 
 /** What this browser lacks, and what to do; `null` if nothing. */
@@ -58,6 +62,10 @@ class Player {
   private readonly worker: Worker;
   private readonly screen: Screen;
   private readonly look: Look;
+  private readonly tilt: Tilt;
+  private readonly headset: Headset;
+  /** Where the device looked last. */
+  private held: Head | null = null;
   private readonly waiting = new Waiting();
   private begins: number | null = null;
   /** Something else is to be seen than was drawn. */
@@ -76,9 +84,22 @@ class Player {
       this.tell({ is: "pose", yaw, pitch, roll });
       this.stale = true;
     });
+    this.tilt = new Tilt((head) => {
+      this.look.follow(head, this.held);
+      this.held = head;
+    });
+    this.headset = new Headset(this.screen.gl, (worn) => this.wear(worn), () => this.takeOff());
+    page.tilt = isHeld() ? { on: false } : null;
+    void isThere().then((is) => {
+      page.headset = is ? { on: false } : null;
+      this.paint();
+    });
     this.turned();
     new ResizeObserver(() => this.resize()).observe(canvas);
-    document.addEventListener("visibilitychange", () => this.hide(document.hidden));
+    document.addEventListener("visibilitychange", () => {
+      // In a headset the page itself may count as hidden.
+      if (!this.headset.isWorn) this.hide(document.hidden);
+    });
     // A page may be opened in the background. The worker waits until it hears that somebody sees it.
     this.hide(document.hidden);
     canvas.addEventListener("webglcontextrestored", () => (this.stale = true));
@@ -96,9 +117,10 @@ class Player {
   }
 
   private turned(): void {
-    const { yaw, pitch, fov } = this.look.view;
-    const side = yaw === 0 ? "ahead" : `${Math.abs(yaw).toFixed(0)}° ${yaw > 0 ? "right" : "left"}`;
-    const height = pitch === 0 ? "" : `, ${Math.abs(pitch).toFixed(0)}° ${pitch > 0 ? "up" : "down"}`;
+    const { fov } = this.look.view;
+    const [yaw, pitch] = [this.look.view.yaw, this.look.view.pitch].map(Math.round);
+    const side = yaw === 0 ? "ahead" : `${Math.abs(yaw)}° ${yaw > 0 ? "right" : "left"}`;
+    const height = pitch === 0 ? "" : `, ${Math.abs(pitch)}° ${pitch > 0 ? "up" : "down"}`;
     const direction = `${side}${height}${fov < WIDEST ? `, ${fov.toFixed(0)}° wide` : ""}`;
     if (direction === page.direction) return;
     page.direction = direction;
@@ -173,9 +195,8 @@ class Player {
     this.tell({ is: "done", number, shown, buffer }, [buffer]);
   }
 
-  /** Shows the newest picture whose time has come. */
-  private frame(): void {
-    requestAnimationFrame(() => this.frame());
+  /** Puts the newest picture in place whose time has come, and gives it. */
+  private advance(): Picture | undefined {
     const at = this.begins === null ? -Infinity : now() - this.begins;
     const { newest, missed } = this.waiting.due(at);
     for (const picture of missed) this.done(picture, false);
@@ -183,17 +204,77 @@ class Player {
       this.screen.upload(newest);
       this.stale = true;
     }
-    if (this.stale) {
-      this.screen.draw(this.look.view, page.marks);
-      this.turned();
-      this.stale = false;
-      this.drawn += 1;
-      canvas.dataset.drawn = String(this.drawn);
+    return newest;
+  }
+
+  /** Says what has been drawn, and of which picture, if it is a new one. */
+  private drew(newest: Picture | undefined): void {
+    canvas.dataset.drawn = String((this.drawn += 1));
+    if (!newest) return;
+    canvas.dataset.number = String(newest.number);
+    this.done(newest, !this.screen.lost);
+  }
+
+  /** Shows the newest picture whose time has come. */
+  private frame(): void {
+    requestAnimationFrame(() => this.frame());
+    // The headset draws by its own clock.
+    if (this.headset.isWorn) return;
+    const newest = this.advance();
+    if (!this.stale) return;
+    const { view } = this.look;
+    this.screen.draw([flat(view, view.fov, canvas.width, canvas.height)], page.marks);
+    this.turned();
+    this.stale = false;
+    this.drew(newest);
+  }
+
+  /** The same for a headset, which wants a picture at each of its steps. */
+  private wear({ eyes, head, into }: Worn): void {
+    this.look.set({ ...this.look.view, ...head });
+    const newest = this.advance();
+    this.screen.draw(eyes, page.marks, into);
+    this.turned();
+    canvas.dataset.eyes = String(eyes.length);
+    this.drew(newest);
+  }
+
+  private takeOff(): void {
+    page.headset = { on: false };
+    delete canvas.dataset.eyes;
+    this.look.upright();
+    this.hide(document.hidden);
+    this.paint();
+  }
+
+  /** Puts the headset on or takes it off. */
+  async switchHeadset(): Promise<void> {
+    if (this.headset.isWorn) return this.headset.stop();
+    try {
+      if (this.tilt.isOn) this.switchTilt();
+      await this.headset.start();
+      page.headset = { on: true };
+      this.paint();
+    } catch (error) {
+      this.say(`the headset: ${(error as Error).message}`);
     }
-    if (newest) {
-      canvas.dataset.number = String(newest.number);
-      this.done(newest, !this.screen.lost);
+  }
+
+  /** The view follows the device, or does no longer. */
+  switchTilt(): void {
+    const on = !this.tilt.isOn;
+    page.tilt = { on };
+    this.held = null;
+    if (on) {
+      void this.tilt.start((reason) => {
+        page.tilt = { on: false };
+        this.say(reason);
+      });
+    } else {
+      this.tilt.stop();
+      this.look.upright();
     }
+    this.paint();
   }
 
   private hide(hidden: boolean): void {
@@ -233,6 +314,8 @@ const actions: Actions = {
     player?.again();
   },
   steer: () => player?.steer(),
+  tilt: () => player?.switchTilt(),
+  headset: () => void player?.switchHeadset(),
   whole() {
     void (document.fullscreenElement ? document.exitFullscreen() : document.documentElement.requestFullscreen());
   },

@@ -41,10 +41,19 @@ export interface Page {
   delay: number;
   marks: boolean;
   direction: string;
+  /** Whether the view can follow the device, and does; whether there is a headset, and it is worn. */
+  tilt: Switch | null;
+  headset: Switch | null;
+}
+
+export interface Switch {
+  on: boolean;
 }
 
 export interface Actions {
   marks(): void;
+  tilt(): void;
+  headset(): void;
   steer(): void;
   whole(): void;
 }
@@ -111,6 +120,9 @@ function rows(page: Page): [string, string][] {
   return all;
 }
 
+const switched = (name: string, words: string, { on }: Switch, click: () => void) =>
+  html`<button name=${name} aria-pressed=${on ? "true" : "false"} @click=${click}>${words}</button>`;
+
 export function view(page: Page, actions: Actions): TemplateResult {
   const { link } = page;
   const steers = page.place?.steers ?? true;
@@ -121,7 +133,9 @@ export function view(page: Page, actions: Actions): TemplateResult {
       <p class="direction">${page.direction}</p>
       <div class="controls">
         ${steers ? nothing : html`<button name="steer" @click=${actions.steer}>Steer</button>`}
-        <button name="marks" aria-pressed=${page.marks ? "true" : "false"} @click=${actions.marks}>Tiles</button>
+        ${page.tilt ? switched("tilt", "Follow this device", page.tilt, actions.tilt) : nothing}
+        ${page.headset ? switched("headset", "Headset", page.headset, actions.headset) : nothing}
+        ${switched("marks", "Tiles", { on: page.marks }, actions.marks)}
         <button name="whole" @click=${actions.whole}>Full screen</button>
       </div>
     </div>
