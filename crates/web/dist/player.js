@@ -90,7 +90,7 @@ void main() {
     vec2 within = place * vec2(tiles);
     vec4 state = texelFetch(states, min(ivec2(within), tiles - 1), 0);
     // What is late has stripes besides its colour.
-    float stripe = step(0.5, fract((gl_FragCoord.x + gl_FragCoord.y) / 12.0));
+    float stripe = step(0.5, fract((within.x + within.y) * 8.0));
     float share = state.a * (state.b > 0.9 ? 0.35 + 0.4 * stripe : 1.0);
     // From green over yellow to magenta.
     vec3 rank = vec3(min(vec2(1.0), 2.0 * state.rg), max(0.0, 1.6 * state.r - 0.8));
@@ -154,17 +154,21 @@ half*height/width]:[half*width/height,half]}var xr=()=>navigator.xr;async functi
 function turn({x:x2,y:y2,z:z2,w:w2}){let right=[1-2*(y2*y2+z2*z2),2*(x2*y2+w2*z2),2*(x2*z2-w2*y2)],up=[2*(x2*y2-w2*z2),1-
 2*(x2*x2+z2*z2),2*(y2*z2+w2*x2)],back=[2*(x2*z2+w2*y2),2*(y2*z2-w2*x2),1-2*(x2*x2+y2*y2)],ours=([east,high,south],sign)=>[
 -south,-east,high].map(value=>sign*value),axes=[ours(back,-1),ours(right,-1),ours(up,1)];return[0,1,2].flatMap(row=>axes.
-map(axis=>axis[row]))}var Headset=class{constructor(gl,draw,over){this.gl=gl;this.draw=draw;this.over=over}gl;draw;over;session=null;get isWorn(){
-return this.session!==null}async start(){let session=await xr()?.requestSession("immersive-vr");if(!session)throw new Error(
-"there is no WebXR");session.addEventListener("end",()=>{this.session=null,this.over()});try{await this.gl.makeXRCompatible();
-let{XRWebGLLayer}=globalThis,layer=new XRWebGLLayer(session,this.gl,{antialias:!1,alpha:!1,depth:!1});await session.updateRenderState(
-{baseLayer:layer});let space=await session.requestReferenceSpace("local");this.session=session;let next=(_2,frame)=>{if(this.
-session!==session)return;session.requestAnimationFrame(next);let pose=frame.getViewerPose(space);pose&&this.draw({eyes:eyes(
-layer,pose.views),head:headOf(turn(pose.transform.orientation)),into:layer.framebuffer})};session.requestAnimationFrame(
-next)}catch(error){throw await session.end().catch(()=>{}),error}}stop(){this.session?.end()}};function eyes(layer,views){
-return views.map(view2=>{let{x:x2,y:y2,width,height}=layer.getViewport(view2),{projectionMatrix:p2,transform}=view2;return{
-head:turn(transform.orientation),halves:[1/p2[0],1/p2[5]],centre:[p2[8],p2[9]],port:[x2,y2,width,height]}}).filter(({port:[
-,,width,height]})=>width>0&&height>0)}var NARROWEST=30,TURN=5,ZOOM=10,within=degrees2=>((degrees2+180)%360+360)%360-180;function byKey(view2,key){switch(key){case"\
+map(axis=>axis[row]))}var Headset=class{constructor(gl,hooks){this.gl=gl;this.hooks=hooks}gl;hooks;session=null;isStarting=!1;get isWorn(){
+return this.session!==null}async start(){if(!(this.isStarting||this.session)){this.isStarting=!0;try{let session=await xr()?.
+requestSession("immersive-vr");if(!session)throw new Error("this browser has no WebXR");await this.begin(session)}finally{
+this.isStarting=!1}}}async begin(session){let isOver=!1;session.addEventListener("end",()=>{isOver=!0,this.session===session&&
+(this.session=null,this.hooks.over())});try{await this.gl.makeXRCompatible();let{XRWebGLLayer}=globalThis,layer=new XRWebGLLayer(
+session,this.gl,{antialias:!1,alpha:!1,depth:!1});await session.updateRenderState({baseLayer:layer});let space=await session.
+requestReferenceSpace("local");if(isOver)throw new Error("it was taken off");session.requestAnimationFrame((_2,frame)=>this.
+step(session,layer,space,frame)),this.session=session,session.addEventListener("visibilitychange",()=>this.hooks.hidden(
+session.visibilityState==="hidden"))}catch(error){throw isOver||await session.end().catch(()=>{}),error}}step(session,layer,space,frame){
+if(this.session!==session)return;session.requestAnimationFrame((_2,next)=>this.step(session,layer,space,next));let pose=frame.
+getViewerPose(space);if(!pose)return this.hooks.draw(null);let head=headOf(turn(pose.transform.orientation));this.hooks.
+draw({eyes:eyes(layer,pose.views),head,into:layer.framebuffer})}stop(){this.session?.end().catch(()=>{})}};function eyes(layer,views){
+return views.flatMap(view2=>{let place=layer.getViewport(view2);if(!place||place.width===0||place.height===0)return[];let{
+x:x2,y:y2,width,height}=place,{projectionMatrix:p2,transform}=view2;return[{head:turn(transform.orientation),halves:[1/p2[0],
+1/p2[5]],centre:[p2[8],p2[9]],port:[x2,y2,width,height]}]})}var NARROWEST=30,TURN=5,ZOOM=10,within=degrees2=>((degrees2+180)%360+360)%360-180;function byKey(view2,key){switch(key){case"\
 ArrowLeft":return turned(view2,-TURN,0);case"ArrowRight":return turned(view2,TURN,0);case"ArrowUp":return turned(view2,0,
 TURN);case"ArrowDown":return turned(view2,0,-TURN);case"+":case"=":return{...view2,fov:Math.max(NARROWEST,view2.fov-ZOOM)};case"\
 -":return{...view2,fov:Math.min(WIDEST,view2.fov+ZOOM)};case"Home":return{yaw:0,pitch:0,roll:0,fov:WIDEST};default:return null}}
@@ -173,24 +177,27 @@ function dragged(view2,x2,y2,width,height){let[wide]=halves(view2.fov,width,heig
 return turned(view2,-x2*perPixel,y2*perPixel)}var Look=class{constructor(canvas2,changed){this.changed=changed;let held2=null;
 canvas2.addEventListener("pointerdown",event=>{held2||(held2={id:event.pointerId,x:event.clientX,y:event.clientY},canvas2.
 setPointerCapture(event.pointerId))}),canvas2.addEventListener("pointermove",event=>{if(held2?.id!==event.pointerId)return;
-let[x2,y2]=[event.clientX-held2.x,event.clientY-held2.y];held2={id:held2.id,x:event.clientX,y:event.clientY},this.set(dragged(
+let[x2,y2]=[event.clientX-held2.x,event.clientY-held2.y];held2={id:held2.id,x:event.clientX,y:event.clientY},this.move(dragged(
 this.view,x2,y2,canvas2.clientWidth,canvas2.clientHeight))});let release=event=>{held2?.id===event.pointerId&&(held2=null)};
 canvas2.addEventListener("pointerup",release),canvas2.addEventListener("pointercancel",release),canvas2.addEventListener(
 "keydown",event=>{if(event.ctrlKey||event.altKey||event.metaKey)return;let view2=byKey(this.view,event.key);view2&&(event.
-preventDefault(),this.set(view2))})}changed;view={yaw:0,pitch:0,roll:0,fov:WIDEST};follow(head,before){let turn2=before?
+preventDefault(),this.move(view2))})}changed;view={yaw:0,pitch:0,roll:0,fov:WIDEST};by="hand";move(view2){if(this.by==="\
+headset")return;let{pitch,roll}=this.view;this.set(this.by==="device"?{...view2,pitch,roll}:view2)}follow(head,before){let turn2=before?
 head.yaw-before.yaw:0;this.set({...this.view,yaw:within(this.view.yaw+turn2),pitch:head.pitch,roll:head.roll})}upright(){
-this.set({...this.view,roll:0})}set(view2){this.view=view2,this.changed(view2)}};var PATIENCE2=3e3;function held(alpha,beta,gamma,screen2){let[a2,b2,c2,s2]=[alpha,beta,gamma,screen2].map(angle=>angle*Math.
+this.by="hand";let{yaw,pitch}=this.view,above=headOf(matrix({...this.view,pitch:90*Math.sign(pitch)}));this.set({...this.
+view,yaw:Math.abs(pitch)>60?above.yaw:yaw,roll:0})}set(view2){this.view=view2,this.changed(view2)}};var PATIENCE2=3e3;function held(alpha,beta,gamma,screen2){let[a2,b2,c2,s2]=[alpha,beta,gamma,screen2].map(angle=>angle*Math.
 PI/180),[ca,sa,cb,sb,cg,sg]=[a2,b2,c2].flatMap(angle=>[Math.cos(angle),Math.sin(angle)]),right=[ca*cg-sa*sb*sg,cg*sa+ca*
 sb*sg,-cb*sg],top=[-cb*sa,ca*cb,sb],out=[ca*sg+cg*sa*sb,sa*sg-ca*cg*sb,cb*cg],left=right.map((value,at)=>top[at]*Math.sin(
 s2)-value*Math.cos(s2)),up=right.map((value,at)=>value*Math.sin(s2)+top[at]*Math.cos(s2)),ours=([east,north,high])=>[north,
 -east,high],axes=[ours(out).map(value=>-value),ours(left),ours(up)];return headOf([0,1,2].flatMap(row=>axes.map(axis=>axis[row])))}
 var isHeld=()=>typeof DeviceOrientationEvent<"u"&&navigator.maxTouchPoints>0,Tilt=class{constructor(moved){this.moved=moved}moved;over=null;get isOn(){
-return this.over!==null}async start(failed){let asks=DeviceOrientationEvent,hear=({alpha,beta,gamma})=>{alpha===null||beta===
-null||gamma===null||(clearTimeout(silence),this.moved(held(alpha,beta,gamma,screen.orientation?.angle??0)))},silence=setTimeout(
-()=>{this.stop(),failed("this device does not say how it is held")},PATIENCE2);this.over=()=>{clearTimeout(silence),removeEventListener(
-"deviceorientation",hear)};let asked=this.over,answer=await asks.requestPermission?.().catch(error=>error.message)??"gra\
-nted";if(this.over===asked){if(answer==="granted")return addEventListener("deviceorientation",hear);this.stop(),failed(`\
-the browser does not let this page know how the device is held (${answer})`)}}stop(){this.over?.(),this.over=null}};function mean(samples){let last=samples[samples.length-1],rate=place=>samples.reduce((sum,sample)=>sum+(sample.paths[place]?.[1]??
+return this.over!==null}async start(failed){let asking=()=>{};this.over=asking;let answer=await DeviceOrientationEvent.requestPermission?.().
+catch(error=>error.message)??"granted";if(this.over===asking){if(answer==="granted")return this.listen(failed);this.stop(),
+failed(`The browser does not let this page know how the device is held (${answer}).`)}}listen(failed){let hear=({alpha,beta,
+gamma})=>{alpha===null||beta===null||gamma===null||(clearTimeout(silence),this.moved(held(alpha,beta,gamma,screen.orientation?.
+angle??0)))},silence=setTimeout(()=>{this.stop(),failed("This device does not say how it is held.")},PATIENCE2);this.over=
+()=>{clearTimeout(silence),removeEventListener("deviceorientation",hear)},addEventListener("deviceorientation",hear)}stop(){
+this.over?.(),this.over=null}};function mean(samples){let last=samples[samples.length-1],rate=place=>samples.reduce((sum,sample)=>sum+(sample.paths[place]?.[1]??
 0),0)/samples.length;return{paths:last.paths.map(([name,,up],place)=>[name,rate(place),up])}}var number=(value,digits=0)=>value.
 toFixed(digits),share=(part,of)=>of>0?`${number(100*part/of,1)} %`:"–";function says(page2){let{link,manifest,gop}=page2;
 switch(link.is){case"connecting":return"connecting";case"live":return!manifest||gop<0?"waiting for the stream":page2.place&&
@@ -216,12 +223,13 @@ let{link}=page2,steers=page2.place?.steers??!0;return b`
       <p class="direction">${page2.direction}</p>
       <div class="controls">
         ${steers?A:b`<button name="steer" @click=${actions2.steer}>Steer</button>`}
-        ${page2.tilt?switched("tilt","Follow this device",page2.tilt,actions2.tilt):A}
+        ${page2.tilt&&!page2.headset?.on?switched("tilt","Follow this device",page2.tilt,actions2.tilt):A}
         ${page2.headset?switched("headset","Headset",page2.headset,actions2.headset):A}
         ${switched("marks","Tiles",{on:page2.marks},actions2.marks)}
         <button name="whole" @click=${actions2.whole}>Full screen</button>
       </div>
     </div>
+    <p role="alert">${page2.notice}</p>
     ${page2.marks?b`<p class="legend">
           <span class="fine"></span>finest <span class="coarse"></span>coarsest
           <span class="late"></span>late
@@ -233,25 +241,28 @@ let{link}=page2,steers=page2.place?.steers??!0;return b`
           ${rows(page2).map(([name,value])=>b`<tr><th scope="row">${name}</th><td>${value}</td></tr>`)}
         </tbody>
       </table>
-      <p>Drag the picture to look around, or use the arrow keys on it; + and − zoom, Home looks ahead.</p>
+      <p>Drag the picture to look around, or use the arrow keys on it; + and − zoom, Home looks ahead.
+        ${page2.tilt?"Follow this device: turn it, and drag to turn further.":A}
+        ${page2.headset?"Headset: until it is taken off, or the button is pressed again.":A}</p>
     </details>
   `}function refused(reason,remedy){return b`<div class="refused"><h1>This cannot be played here</h1><p role="alert">${reason}</p><p>${remedy}</p></div>`}var Waiting=class{pictures=[];push(picture){let after=this.pictures.findIndex(({number:number2})=>number2>picture.number);
 this.pictures.splice(after<0?this.pictures.length:after,0,picture);let over=[];for(;this.isFull();)over.push(this.pictures.
 pop());return over}due(at){let missed=this.pictures.filter(picture=>picture.at<=at);return this.pictures.splice(0,missed.
 length),{newest:missed.pop(),missed}}clear(){return this.pictures.splice(0)}isFull(){let bytes=this.pictures.reduce((sum,{
-buffer})=>sum+buffer.byteLength,0);return this.pictures.length>(bytes>201326592?8:32)}};var MEAN_OF=4,FIGURES=500,canvas=document.getElementById("picture"),panel=document.getElementById("app"),calm=matchMedia(
+buffer})=>sum+buffer.byteLength,0);return this.pictures.length>(bytes>201326592?8:32)}};var MEAN_OF=4,FIGURES=500,HEADS=50,canvas=document.getElementById("picture"),panel=document.getElementById("app"),calm=matchMedia(
 "(prefers-reduced-motion: reduce)"),page={link:{is:"connecting"},manifest:null,gop:-1,tiles:[],figures:null,place:null,sample:null,
-report:null,trouble:"",delay:0,marks:!1,direction:"",tilt:null,headset:null};function lacks(){return isSecureContext?typeof VideoDecoder>
-"u"||typeof EncodedVideoChunk>"u"?["This browser has no WebCodecs (VideoDecoder), by which the tiles are decoded","Use a\
- current Chromium, Chrome or Edge: the player was tried in Chromium only."]:null:[`${location.origin} is no secure conte\
-xt, and browsers decode video only in one`,"Open the player on the machine on which it runs, at 127.0.0.1; reach it by s\
-sh -L; or put a proxy with TLS in front of it, weftline vr play --behind-proxy NAME."]}var Player=class{worker;screen;look;tilt;headset;held=null;waiting=new Waiting;begins=null;stale=!0;figuresAt=0;samples=[];drawn=0;constructor(){
+report:null,trouble:"",delay:0,marks:!1,direction:"",notice:"",tilt:null,headset:null};function lacks(){return isSecureContext?
+typeof VideoDecoder>"u"||typeof EncodedVideoChunk>"u"?["This browser has no WebCodecs (VideoDecoder), by which the tiles\
+ are decoded","Use a current Chromium, Chrome or Edge: the player was tried in Chromium only."]:null:[`${location.origin}\
+ is no secure context, and browsers decode video only in one`,"Open the player on the machine on which it runs, at 127.0\
+.0.1; reach it by ssh -L; or put a proxy with TLS in front of it, weftline vr play --behind-proxy NAME."]}var Player=class{worker;screen;look;tilt;headset;held=null;headAt=0;awake=null;waiting=new Waiting;begins=null;stale=!0;figuresAt=0;samples=[];drawn=0;constructor(){
 this.screen=new Screen(canvas),this.worker=new Worker(script("/a/player-worker.js"),{type:"module"}),this.worker.onmessage=
 ({data})=>this.take(data),this.worker.onerror=event=>this.say(event.message),this.look=new Look(canvas,({yaw,pitch,roll})=>{
 this.tell({is:"pose",yaw,pitch,roll}),this.stale=!0}),this.tilt=new Tilt(head=>{this.look.follow(head,this.held),this.held=
-head}),this.headset=new Headset(this.screen.gl,worn=>this.wear(worn),()=>this.takeOff()),page.tilt=isHeld()?{on:!1}:null,
-isThere().then(is=>{page.headset=is?{on:!1}:null,this.paint()}),this.turned(),new ResizeObserver(()=>this.resize()).observe(
-canvas),document.addEventListener("visibilitychange",()=>{this.headset.isWorn||this.hide(document.hidden)}),this.hide(document.
+head}),this.headset=new Headset(this.screen.gl,{draw:worn=>this.wear(worn),hidden:is=>this.hide(is),over:()=>this.takeOff()}),
+canvas.addEventListener("webglcontextlost",()=>this.headset.stop()),page.tilt=isHeld()?{on:!1}:null,isThere().then(is=>{
+page.headset=is?{on:!1}:null,this.paint()}),this.turned(),new ResizeObserver(()=>this.resize()).observe(canvas),document.
+addEventListener("visibilitychange",()=>{this.headset.isWorn||this.hide(document.hidden),this.stayAwake()}),this.hide(document.
 hidden),canvas.addEventListener("webglcontextrestored",()=>this.stale=!0),this.paint(),requestAnimationFrame(()=>this.frame())}tell(message,transfer=[]){
 this.worker.postMessage(message,transfer)}say(trouble){page.trouble=trouble,this.paint()}turned(){let{fov}=this.look.view,
 [yaw,pitch]=[this.look.view.yaw,this.look.view.pitch].map(Math.round),side=yaw===0?"ahead":`${Math.abs(yaw)}° ${yaw>0?"\
@@ -260,33 +271,38 @@ right":"left"}`,height=pitch===0?"":`, ${Math.abs(pitch)}° ${pitch>0?"up":"down
 min(devicePixelRatio,2),[width,height]=[canvas.clientWidth*scale,canvas.clientHeight*scale].map(Math.round);width>0&&height>
 0&&(canvas.width!==width||canvas.height!==height)&&([canvas.width,canvas.height]=[width,height],this.stale=!0)}take(message){
 switch(message.is){case"picture":for(let over of this.waiting.push(message.picture))this.done(over,!1);return;case"clock":
-this.begins=message.begins,page.delay=message.delay;return;case"link":page.link=message.link;break;case"manifest":[page.
-manifest,page.gop,page.figures]=[message.manifest,-1,null];try{this.screen.start(message.manifest)}catch(error){page.trouble=
-String(error)}break;case"colour":this.screen.code(message.colour);break;case"gop":[page.gop,page.tiles]=[message.gop,message.
-tiles],this.screen.mark(message.tiles),canvas.dataset.qps=message.tiles.map(({qp,late})=>late?"late":qp??"").join(",");break;case"\
-figures":page.figures=message.figures;break;case"place":page.place=message.place;break;case"sample":this.samples=[...this.
-samples.slice(1-MEAN_OF),JSON.parse(message.text)],page.sample=mean(this.samples);break;case"report":page.report=JSON.parse(
-message.text);break;case"trouble":page.trouble=message.text;break}(message.is==="link"||now()-this.figuresAt>(calm.matches?
-10:1)*FIGURES)&&this.paint()}paint(){this.figuresAt=now(),D(view(page,actions),panel),document.title=page.link.is==="liv\
-e"?"Weftline player":`Weftline player: ${page.link.is}`}done({number:number2,buffer},shown){this.tell({is:"done",number:number2,
-shown,buffer},[buffer])}advance(){let at=this.begins===null?-1/0:now()-this.begins,{newest,missed}=this.waiting.due(at);
-for(let picture of missed)this.done(picture,!1);return newest&&(this.screen.upload(newest),this.stale=!0),newest}drew(newest){
-canvas.dataset.drawn=String(this.drawn+=1),newest&&(canvas.dataset.number=String(newest.number),this.done(newest,!this.screen.
-lost))}frame(){if(requestAnimationFrame(()=>this.frame()),this.headset.isWorn)return;let newest=this.advance();if(!this.
-stale)return;let{view:view2}=this.look;this.screen.draw([flat(view2,view2.fov,canvas.width,canvas.height)],page.marks),this.
-turned(),this.stale=!1,this.drew(newest)}wear({eyes:eyes2,head,into}){this.look.set({...this.look.view,...head});let newest=this.
-advance();this.screen.draw(eyes2,page.marks,into),this.turned(),canvas.dataset.eyes=String(eyes2.length),this.drew(newest)}takeOff(){
-page.headset={on:!1},delete canvas.dataset.eyes,this.look.upright(),this.hide(document.hidden),this.paint()}async switchHeadset(){
-if(this.headset.isWorn)return this.headset.stop();try{this.tilt.isOn&&this.switchTilt(),await this.headset.start(),page.
-headset={on:!0},this.paint()}catch(error){this.say(`the headset: ${error.message}`)}}switchTilt(){let on=!this.tilt.isOn;
-page.tilt={on},this.held=null,on?this.tilt.start(reason=>{page.tilt={on:!1},this.say(reason)}):(this.tilt.stop(),this.look.
-upright()),this.paint()}hide(hidden){for(let picture of this.waiting.clear())this.done(picture,!1);this.tell({is:"hidden",
-hidden}),this.stale=!0}again(){this.stale=!0,this.paint()}steer(){this.tell({is:"steer"})}};function script(path){let types=globalThis.
-trustedTypes,createScriptURL=url=>{if(url!==path)throw new TypeError(`${url} is no script of ours`);return url};return types?
-types.createPolicy("weftline",{createScriptURL}).createScriptURL(path):path}var player=null,actions={marks(){page.marks=
-!page.marks,player?.again()},steer:()=>player?.steer(),tilt:()=>player?.switchTilt(),headset:()=>{player?.switchHeadset()},
-whole(){document.fullscreenElement?document.exitFullscreen():document.documentElement.requestFullscreen()}};function refuse(reason,remedy){
-canvas.hidden=!0,document.title="Weftline player: not here",D(refused(reason,remedy),panel)}async function start(){let missing=lacks();
-if(missing)return refuse(...missing);try{await begin()}catch(error){return refuse(error.message,"Open the address that w\
-eftline vr play printed.")}try{player=new Player}catch(error){refuse(error.message,"The picture is drawn by WebGL 2: tur\
-n on hardware acceleration in the browser, or use another one.")}}start();
+this.begins=message.begins,page.delay=message.delay;return;case"link":page.link=message.link,(message.link.is==="over"||
+message.link.is==="refused")&&this.headset.stop();break;case"manifest":[page.manifest,page.gop,page.figures]=[message.manifest,
+-1,null];try{this.screen.start(message.manifest)}catch(error){page.trouble=String(error)}break;case"colour":this.screen.
+code(message.colour);break;case"gop":[page.gop,page.tiles]=[message.gop,message.tiles],this.screen.mark(message.tiles),canvas.
+dataset.qps=message.tiles.map(({qp,late})=>late?"late":qp??"").join(",");break;case"figures":page.figures=message.figures;
+break;case"place":page.place=message.place;break;case"sample":this.samples=[...this.samples.slice(1-MEAN_OF),JSON.parse(
+message.text)],page.sample=mean(this.samples);break;case"report":page.report=JSON.parse(message.text);break;case"trouble":
+page.trouble=message.text;break}(message.is==="link"||now()-this.figuresAt>(calm.matches?10:1)*FIGURES)&&this.paint()}paint(){
+this.figuresAt=now(),D(view(page,actions),panel),document.title=page.link.is==="live"?"Weftline player":`Weftline player\
+: ${page.link.is}`}done({number:number2,buffer},shown){this.tell({is:"done",number:number2,shown,buffer},[buffer])}advance(){
+let at=this.begins===null?-1/0:now()-this.begins,{newest,missed}=this.waiting.due(at);for(let picture of missed)this.done(
+picture,!1);return newest&&(this.screen.upload(newest),this.stale=!0),newest}drew(newest){canvas.dataset.drawn=String(this.
+drawn+=1),newest&&(canvas.dataset.number=String(newest.number),this.done(newest,!this.screen.lost))}frame(){if(requestAnimationFrame(
+()=>this.frame()),this.headset.isWorn)return;let newest=this.advance();if(!this.stale)return;let{view:view2}=this.look;this.
+screen.draw([flat(view2,view2.fov,canvas.width,canvas.height)],page.marks),this.turned(),this.stale=!1,this.drew(newest)}wear(worn){
+let newest=this.advance();if(!worn){newest&&this.done(newest,!1);return}let{eyes:eyes2,head,into}=worn;now()-this.headAt>=
+HEADS&&(this.headAt=now(),this.look.set({...this.look.view,...head})),this.screen.draw(eyes2,page.marks,into),now()-this.
+figuresAt>FIGURES&&this.turned(),canvas.dataset.eyes=String(eyes2.length),this.drew(newest)}takeOff(){page.headset={on:!1},
+delete canvas.dataset.eyes,this.look.upright(),this.hide(document.hidden),this.paint()}async switchHeadset(){if(page.notice=
+"",this.headset.isWorn)return this.headset.stop();try{await this.headset.start()}catch(error){page.notice=`The headset: ${error.
+message}`}this.headset.isWorn&&(this.tilt.isOn&&this.switchTilt(),this.look.by="headset",document.hidden&&this.hide(!1)),
+page.headset={on:this.headset.isWorn},this.paint()}switchTilt(){page.notice="",this.held=null,this.tilt.isOn?(this.tilt.
+stop(),this.look.upright()):(this.look.by="device",this.tilt.start(reason=>{page.notice=reason,page.tilt={on:!1},this.look.
+upright(),this.paint()})),page.tilt={on:this.tilt.isOn},this.stayAwake(),this.paint()}async stayAwake(){let before=this.
+awake;this.awake=null,await before?.release().catch(()=>{}),!(!this.tilt.isOn||document.hidden)&&(this.awake=await navigator.
+wakeLock?.request("screen").catch(()=>null)??null)}hide(hidden){for(let picture of this.waiting.clear())this.done(picture,
+!1);this.tell({is:"hidden",hidden}),this.stale=!0}again(){this.stale=!0,this.paint()}steer(){this.tell({is:"steer"})}};function script(path){
+let types=globalThis.trustedTypes,createScriptURL=url=>{if(url!==path)throw new TypeError(`${url} is no script of ours`);
+return url};return types?types.createPolicy("weftline",{createScriptURL}).createScriptURL(path):path}var player=null,actions={
+marks(){page.marks=!page.marks,player?.again()},steer:()=>player?.steer(),tilt:()=>player?.switchTilt(),headset:()=>{player?.
+switchHeadset()},whole(){document.fullscreenElement?document.exitFullscreen():document.documentElement.requestFullscreen()}};
+function refuse(reason,remedy){canvas.hidden=!0,document.title="Weftline player: not here",D(refused(reason,remedy),panel)}
+async function start(){let missing=lacks();if(missing)return refuse(...missing);try{await begin()}catch(error){return refuse(
+error.message,"Open the address that weftline vr play printed.")}try{player=new Player}catch(error){refuse(error.message,
+"The picture is drawn by WebGL 2: turn on hardware acceleration in the browser, or use another one.")}}start();

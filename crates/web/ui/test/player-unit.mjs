@@ -3,7 +3,7 @@
 
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
-import { test } from "node:test";
+import { mock, test } from "node:test";
 
 import { modules } from "./modules.mjs";
 
@@ -11,9 +11,10 @@ const wire = await modules("player/wire");
 const { setup, samples } = await modules("player/mp4");
 const { Clock } = await modules("player/clock");
 const { byDistance, framePosition, halves, headOf, matrix, WIDEST } = await modules("player/geometry");
-const { held } = await modules("player/tilt");
+const { held, Tilt } = await modules("player/tilt");
+const { Screen } = await modules("player/draw");
 const { eyes, turn } = await modules("player/headset");
-const { byKey, dragged, within } = await modules("player/look");
+const { byKey, dragged, Look, within } = await modules("player/look");
 const { mean } = await modules("player/view");
 const { Engine } = await modules("player/engine");
 
@@ -633,4 +634,105 @@ test("an eye of two sees aside, as its projection says", () => {
   for (const [corner, wanted] of [[sees(-1, -1), [left, bottom]], [sees(1, 1), [right, top]]]) {
     corner.forEach((value, axis) => assert.ok(Math.abs(value / near - wanted[axis]) < 1e-6, `${corner}`));
   }
+});
+
+test("a device that is not let tell, or has nothing to tell, is told of", async () => {
+  const heard = new Set();
+  let answer;
+  Object.assign(globalThis, {
+    addEventListener: (_, hear) => heard.add(hear),
+    removeEventListener: (_, hear) => heard.delete(hear),
+    screen: { orientation: { angle: 0 } },
+    DeviceOrientationEvent: { requestPermission: () => new Promise((resolve) => (answer = resolve)) },
+  });
+  mock.timers.enable({ apis: ["setTimeout"] });
+  const [moved, failed] = [[], []];
+  const tilt = new Tilt((head) => moved.push(head));
+  const fails = (reason) => failed.push(reason);
+  try {
+    const start = async (said, meanwhile = () => undefined) => {
+      const started = tilt.start(fails);
+      assert.ok(tilt.isOn);
+      // Who is asked may take a while.
+      mock.timers.tick(60_000);
+      meanwhile();
+      answer(said);
+      await started;
+    };
+    await start("denied");
+    assert.ok(!tilt.isOn && heard.size === 0 && /does not let.*denied/.test(failed.pop()));
+    await start("granted", () => tilt.stop());
+    assert.ok(!tilt.isOn && heard.size === 0, "it was stopped while the user was asked");
+    await start("granted");
+    assert.ok(tilt.isOn && heard.size === 1);
+    for (const hear of heard) hear({ alpha: null, beta: null, gamma: null });
+    mock.timers.tick(60_000);
+    assert.ok(!tilt.isOn && heard.size === 0 && /does not say/.test(failed.pop()));
+    await start("granted");
+    for (const hear of heard) hear({ alpha: 0, beta: 110, gamma: 0 });
+    mock.timers.tick(60_000);
+    assert.ok(tilt.isOn && failed.length === 0);
+    alike(moved[0], [0, 20, 0]);
+    tilt.stop();
+    assert.equal(heard.size, 0);
+  } finally {
+    mock.timers.reset();
+  }
+});
+
+test("hands turn a view that follows a device to the sides alone, and a headset's not at all", () => {
+  const listeners = {};
+  const canvas = { clientWidth: 640, clientHeight: 360, addEventListener: (name, hear) => (listeners[name] = hear) };
+  const look = new Look(canvas, () => undefined);
+  const press = (key) => listeners.keydown({ key, preventDefault: () => undefined });
+  look.by = "device";
+  look.follow({ yaw: 100, pitch: 20, roll: 5 }, null);
+  look.follow({ yaw: 110, pitch: 30, roll: 6 }, { yaw: 100, pitch: 20, roll: 5 });
+  alike(look.view, [10, 30, 6]);
+  press("ArrowUp");
+  press("ArrowRight");
+  alike(look.view, [15, 30, 6]);
+  look.by = "headset";
+  press("ArrowRight");
+  press("Home");
+  alike(look.view, [15, 30, 6]);
+  look.upright();
+  alike(look.view, [15, 30, 0]);
+  press("ArrowUp");
+  alike(look.view, [15, 35, 0]);
+  // Almost straight down, and upside down: what is up on the screen stays so.
+  look.set({ ...look.view, yaw: 20, pitch: -89, roll: 180 });
+  look.upright();
+  alike(look.view, [-160, -89, 0]);
+});
+
+test("each eye is drawn into its part of what the headset gives", () => {
+  const calls = [];
+  const gl = new Proxy({}, {
+    get: (_, name) => {
+      if (/^[A-Z0-9_]+$/.test(name)) return name;
+      return (...args) => {
+        calls.push([name, ...args]);
+        if (name === "isContextLost") return false;
+        if (name === "getUniformLocation") return args[1];
+        return name.startsWith("get") ? 4096 : {};
+      };
+    },
+  });
+  const screen = new Screen({ getContext: () => gl, addEventListener: () => undefined });
+  screen.start({ width: 64, height: 32, columns: 4, rows: 2, qps: [22] });
+  const eye = (left, aside) => ({ head: matrix({ yaw: 0, pitch: 0, roll: 0 }), halves: [1, 0.5], centre: [aside, 0], port: [left, 0, 320, 240] });
+  const into = { its: "framebuffer" };
+  calls.length = 0;
+  screen.draw([eye(0, -0.1), eye(320, 0.1)], false, into);
+  const of = (...names) => calls.filter(([name]) => names.includes(name));
+  assert.deepEqual(of("bindFramebuffer"), [["bindFramebuffer", "FRAMEBUFFER", into]]);
+  assert.deepEqual(of("viewport", "drawArrays").map(([name, , ...rest]) => [name, ...rest.slice(-2)]), [
+    ["viewport", 320, 240], ["drawArrays", 0, 3], ["viewport", 320, 240], ["drawArrays", 0, 3],
+  ]);
+  assert.deepEqual(of("uniform4f").map(([, name, left]) => [name, left]), [["port", 0], ["port", 320]]);
+  assert.deepEqual(of("uniform2f").filter(([, name]) => name === "centre").map(([, , aside]) => aside), [-0.1, 0.1]);
+  calls.length = 0;
+  screen.draw([eye(0, 0)], false);
+  assert.deepEqual(of("bindFramebuffer"), [["bindFramebuffer", "FRAMEBUFFER", null]]);
 });

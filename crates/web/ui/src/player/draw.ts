@@ -32,7 +32,7 @@ void main() {
     vec2 within = place * vec2(tiles);
     vec4 state = texelFetch(states, min(ivec2(within), tiles - 1), 0);
     // What is late has stripes besides its colour.
-    float stripe = step(0.5, fract((gl_FragCoord.x + gl_FragCoord.y) / 12.0));
+    float stripe = step(0.5, fract((within.x + within.y) * 8.0));
     float share = state.a * (state.b > 0.9 ? 0.35 + 0.4 * stripe : 1.0);
     // From green over yellow to magenta.
     vec3 rank = vec3(min(vec2(1.0), 2.0 * state.rg), max(0.0, 1.6 * state.r - 0.8));

@@ -19,9 +19,10 @@ interface XrFrame {
 }
 interface XrLayer {
   framebuffer: WebGLFramebuffer | null;
-  getViewport(view: XrView): { x: number; y: number; width: number; height: number };
+  getViewport(view: XrView): { x: number; y: number; width: number; height: number } | null;
 }
 interface XrSession extends EventTarget {
+  visibilityState: string;
   requestReferenceSpace(kind: string): Promise<object>;
   requestAnimationFrame(then: (time: number, frame: XrFrame) => void): number;
   updateRenderState(state: { baseLayer: XrLayer }): Promise<void> | void;
@@ -59,14 +60,23 @@ export interface Worn {
   into: WebGLFramebuffer | null;
 }
 
+/** What a headset does to the page. */
+export interface Hooks {
+  /** A picture is to be drawn; without one, nobody knows where the head is. */
+  draw(worn: Worn | null): void;
+  /** Nobody sees its pictures, or somebody does again. */
+  hidden(is: boolean): void;
+  /** It was taken off, by whomever. */
+  over(): void;
+}
+
 export class Headset {
   private session: XrSession | null = null;
+  private isStarting = false;
 
-  /** `draw` draws a picture; `over` hears that the headset was taken off, by whomever. */
   constructor(
     private readonly gl: WebGL2RenderingContext,
-    private readonly draw: (worn: Worn) => void,
-    private readonly over: () => void,
+    private readonly hooks: Hooks,
   ) {}
 
   get isWorn(): boolean {
@@ -75,11 +85,24 @@ export class Headset {
 
   /** Begins, in answer to a click. Throws the browser's refusal. */
   async start(): Promise<void> {
-    const session = await xr()?.requestSession("immersive-vr");
-    if (!session) throw new Error("there is no WebXR");
+    if (this.isStarting || this.session) return;
+    this.isStarting = true;
+    try {
+      const session = await xr()?.requestSession("immersive-vr");
+      if (!session) throw new Error("this browser has no WebXR");
+      await this.begin(session);
+    } finally {
+      this.isStarting = false;
+    }
+  }
+
+  private async begin(session: XrSession): Promise<void> {
+    let isOver = false;
     session.addEventListener("end", () => {
+      isOver = true;
+      if (this.session !== session) return;
       this.session = null;
-      this.over();
+      this.hooks.over();
     });
     try {
       await (this.gl as Compatible).makeXRCompatible();
@@ -87,32 +110,39 @@ export class Headset {
       const layer = new XRWebGLLayer(session, this.gl, { antialias: false, alpha: false, depth: false });
       await session.updateRenderState({ baseLayer: layer });
       const space = await session.requestReferenceSpace("local");
+      if (isOver) throw new Error("it was taken off");
+      session.requestAnimationFrame((_, frame) => this.step(session, layer, space, frame));
       this.session = session;
-      const next = (_: number, frame: XrFrame) => {
-        if (this.session !== session) return;
-        session.requestAnimationFrame(next);
-        const pose = frame.getViewerPose(space);
-        if (pose) this.draw({ eyes: eyes(layer, pose.views), head: headOf(turn(pose.transform.orientation)), into: layer.framebuffer });
-      };
-      session.requestAnimationFrame(next);
+      session.addEventListener("visibilitychange", () => this.hooks.hidden(session.visibilityState === "hidden"));
     } catch (error) {
-      await session.end().catch(() => undefined);
+      if (!isOver) await session.end().catch(() => undefined);
       throw error;
     }
   }
 
+  private step(session: XrSession, layer: XrLayer, space: object, frame: XrFrame): void {
+    if (this.session !== session) return;
+    session.requestAnimationFrame((_, next) => this.step(session, layer, space, next));
+    const pose = frame.getViewerPose(space);
+    if (!pose) return this.hooks.draw(null);
+    const head = headOf(turn(pose.transform.orientation));
+    this.hooks.draw({ eyes: eyes(layer, pose.views), head, into: layer.framebuffer });
+  }
+
   stop(): void {
-    void this.session?.end();
+    // It may be over already.
+    void this.session?.end().catch(() => undefined);
   }
 }
 
 /** The eyes of a picture, each in its part of the layer; one that has none is not seen. */
 export function eyes(layer: Pick<XrLayer, "getViewport">, views: XrView[]): Eye[] {
-  const all = views.map((view): Eye => {
-    const { x, y, width, height } = layer.getViewport(view);
+  return views.flatMap((view): Eye[] => {
+    const place = layer.getViewport(view);
+    if (!place || place.width === 0 || place.height === 0) return [];
+    const { x, y, width, height } = place;
     const { projectionMatrix: p, transform } = view;
     // Column by column: the view's sides at a distance of 1, and where its middle lies.
-    return { head: turn(transform.orientation), halves: [1 / p[0], 1 / p[5]], centre: [p[8], p[9]], port: [x, y, width, height] };
+    return [{ head: turn(transform.orientation), halves: [1 / p[0], 1 / p[5]], centre: [p[8], p[9]], port: [x, y, width, height] }];
   });
-  return all.filter(({ port: [, , width, height] }) => width > 0 && height > 0);
 }

@@ -1,6 +1,6 @@
 // Where the viewer looks: turned by dragging the picture, by touch, by keys, and by a device that moves.
 
-import { halves, type Head, WIDEST } from "./geometry.js";
+import { halves, type Head, headOf, matrix, WIDEST } from "./geometry.js";
 
 /** A head, and the angle that the view's longer side spans, degrees. */
 export interface View extends Head {
@@ -52,6 +52,9 @@ export function dragged(view: View, x: number, y: number, width: number, height:
 
 export class Look {
   view: View = { yaw: 0, pitch: 0, roll: 0, fov: WIDEST };
+  /** What else turns the view: a device that is held leaves the turns to the sides to hands and keys, and a
+   * headset nothing. */
+  by: "hand" | "device" | "headset" = "hand";
 
   constructor(
     canvas: HTMLCanvasElement,
@@ -67,7 +70,7 @@ export class Look {
       if (held?.id !== event.pointerId) return;
       const [x, y] = [event.clientX - held.x, event.clientY - held.y];
       held = { id: held.id, x: event.clientX, y: event.clientY };
-      this.set(dragged(this.view, x, y, canvas.clientWidth, canvas.clientHeight));
+      this.move(dragged(this.view, x, y, canvas.clientWidth, canvas.clientHeight));
     });
     const release = (event: PointerEvent) => {
       if (held?.id === event.pointerId) held = null;
@@ -79,8 +82,15 @@ export class Look {
       const view = byKey(this.view, event.key);
       if (!view) return;
       event.preventDefault();
-      this.set(view);
+      this.move(view);
     });
+  }
+
+  /** By hand or key. */
+  private move(view: View): void {
+    if (this.by === "headset") return;
+    const { pitch, roll } = this.view;
+    this.set(this.by === "device" ? { ...view, pitch, roll } : view);
   }
 
   /** Follows a device: its turns are the view's, and so are its pitch and roll. `before` is where it looked,
@@ -90,9 +100,12 @@ export class Look {
     this.set({ ...this.view, yaw: within(this.view.yaw + turn), pitch: head.pitch, roll: head.roll });
   }
 
-  /** Nothing tilts the view any more. */
+  /** It is turned by hand alone again, and upright. Who looks up or down goes on to see the same way up. */
   upright(): void {
-    this.set({ ...this.view, roll: 0 });
+    this.by = "hand";
+    const { yaw, pitch } = this.view;
+    const above = headOf(matrix({ ...this.view, pitch: 90 * Math.sign(pitch) }));
+    this.set({ ...this.view, yaw: Math.abs(pitch) > 60 ? above.yaw : yaw, roll: 0 });
   }
 
   set(view: View): void {

@@ -19,6 +19,8 @@ import { Waiting } from "./waiting.js";
 const MEAN_OF = 4;
 /** Between two drawings of the figures, ms. */
 const FIGURES = 500;
+/** Between two heads of a headset that the worker hears of, ms. */
+const HEADS = 50;
 
 const canvas = document.getElementById("picture") as HTMLCanvasElement;
 const panel = document.getElementById("app") as HTMLElement;
@@ -37,6 +39,7 @@ const page: Page = {
   delay: 0,
   marks: false,
   direction: "",
+  notice: "",
   tilt: null,
   headset: null,
 };
@@ -66,6 +69,8 @@ class Player {
   private readonly headset: Headset;
   /** Where the device looked last. */
   private held: Head | null = null;
+  private headAt = 0;
+  private awake: WakeLockSentinel | null = null;
   private readonly waiting = new Waiting();
   private begins: number | null = null;
   /** Something else is to be seen than was drawn. */
@@ -88,7 +93,13 @@ class Player {
       this.look.follow(head, this.held);
       this.held = head;
     });
-    this.headset = new Headset(this.screen.gl, (worn) => this.wear(worn), () => this.takeOff());
+    this.headset = new Headset(this.screen.gl, {
+      draw: (worn) => this.wear(worn),
+      hidden: (is) => this.hide(is),
+      over: () => this.takeOff(),
+    });
+    // What it draws into is gone as well.
+    canvas.addEventListener("webglcontextlost", () => this.headset.stop());
     page.tilt = isHeld() ? { on: false } : null;
     void isThere().then((is) => {
       page.headset = is ? { on: false } : null;
@@ -99,6 +110,7 @@ class Player {
     document.addEventListener("visibilitychange", () => {
       // In a headset the page itself may count as hidden.
       if (!this.headset.isWorn) this.hide(document.hidden);
+      void this.stayAwake();
     });
     // A page may be opened in the background. The worker waits until it hears that somebody sees it.
     this.hide(document.hidden);
@@ -147,6 +159,8 @@ class Player {
         return;
       case "link":
         page.link = message.link;
+        // Who wears one cannot read why nothing moves.
+        if (message.link.is === "over" || message.link.is === "refused") this.headset.stop();
         break;
       case "manifest":
         [page.manifest, page.gop, page.figures] = [message.manifest, -1, null];
@@ -230,11 +244,19 @@ class Player {
   }
 
   /** The same for a headset, which wants a picture at each of its steps. */
-  private wear({ eyes, head, into }: Worn): void {
-    this.look.set({ ...this.look.view, ...head });
+  private wear(worn: Worn | null): void {
     const newest = this.advance();
+    if (!worn) {
+      if (newest) this.done(newest, false);
+      return;
+    }
+    const { eyes, head, into } = worn;
+    if (now() - this.headAt >= HEADS) {
+      this.headAt = now();
+      this.look.set({ ...this.look.view, ...head });
+    }
     this.screen.draw(eyes, page.marks, into);
-    this.turned();
+    if (now() - this.figuresAt > FIGURES) this.turned();
     canvas.dataset.eyes = String(eyes.length);
     this.drew(newest);
   }
@@ -249,32 +271,52 @@ class Player {
 
   /** Puts the headset on or takes it off. */
   async switchHeadset(): Promise<void> {
+    page.notice = "";
     if (this.headset.isWorn) return this.headset.stop();
     try {
-      if (this.tilt.isOn) this.switchTilt();
       await this.headset.start();
-      page.headset = { on: true };
-      this.paint();
     } catch (error) {
-      this.say(`the headset: ${(error as Error).message}`);
+      page.notice = `The headset: ${(error as Error).message}`;
     }
+    if (this.headset.isWorn) {
+      if (this.tilt.isOn) this.switchTilt();
+      this.look.by = "headset";
+      // The page itself may have been hidden for it.
+      if (document.hidden) this.hide(false);
+    }
+    page.headset = { on: this.headset.isWorn };
+    this.paint();
   }
 
   /** The view follows the device, or does no longer. */
   switchTilt(): void {
-    const on = !this.tilt.isOn;
-    page.tilt = { on };
+    page.notice = "";
     this.held = null;
-    if (on) {
-      void this.tilt.start((reason) => {
-        page.tilt = { on: false };
-        this.say(reason);
-      });
-    } else {
+    if (this.tilt.isOn) {
       this.tilt.stop();
       this.look.upright();
+    } else {
+      this.look.by = "device";
+      void this.tilt.start((reason) => {
+        page.notice = reason;
+        page.tilt = { on: false };
+        this.look.upright();
+        this.paint();
+      });
     }
+    page.tilt = { on: this.tilt.isOn };
+    void this.stayAwake();
     this.paint();
+  }
+
+  /** Nobody touches a device that is followed, and its screen is to stay on. */
+  private async stayAwake(): Promise<void> {
+    const before = this.awake;
+    this.awake = null;
+    await before?.release().catch(() => undefined);
+    if (!this.tilt.isOn || document.hidden) return;
+    // Without it the screen goes dark as always.
+    this.awake = (await navigator.wakeLock?.request("screen").catch(() => null)) ?? null;
   }
 
   private hide(hidden: boolean): void {

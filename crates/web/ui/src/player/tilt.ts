@@ -41,7 +41,18 @@ export class Tilt {
 
   /** Begins, in answer to a click. Some browsers ask the user first. */
   async start(failed: (reason: string) => void): Promise<void> {
+    const asking = () => undefined;
+    this.over = asking;
     const asks = DeviceOrientationEvent as unknown as Asks;
+    const answer = (await asks.requestPermission?.().catch((error: Error) => error.message)) ?? "granted";
+    // It may have been stopped while the user was asked.
+    if (this.over !== asking) return;
+    if (answer === "granted") return this.listen(failed);
+    this.stop();
+    failed(`The browser does not let this page know how the device is held (${answer}).`);
+  }
+
+  private listen(failed: (reason: string) => void): void {
     const hear = ({ alpha, beta, gamma }: DeviceOrientationEvent) => {
       if (alpha === null || beta === null || gamma === null) return;
       clearTimeout(silence);
@@ -49,19 +60,13 @@ export class Tilt {
     };
     const silence = setTimeout(() => {
       this.stop();
-      failed("this device does not say how it is held");
+      failed("This device does not say how it is held.");
     }, PATIENCE);
     this.over = () => {
       clearTimeout(silence);
       removeEventListener("deviceorientation", hear);
     };
-    // It may be stopped while the user is being asked.
-    const asked = this.over;
-    const answer = (await asks.requestPermission?.().catch((error: Error) => error.message)) ?? "granted";
-    if (this.over !== asked) return;
-    if (answer === "granted") return addEventListener("deviceorientation", hear);
-    this.stop();
-    failed(`the browser does not let this page know how the device is held (${answer})`);
+    addEventListener("deviceorientation", hear);
   }
 
   stop(): void {

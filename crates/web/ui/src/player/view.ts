@@ -41,6 +41,8 @@ export interface Page {
   delay: number;
   marks: boolean;
   direction: string;
+  /** Why what was asked for by a button is not. */
+  notice: string;
   /** Whether the view can follow the device, and does; whether there is a headset, and it is worn. */
   tilt: Switch | null;
   headset: Switch | null;
@@ -133,12 +135,13 @@ export function view(page: Page, actions: Actions): TemplateResult {
       <p class="direction">${page.direction}</p>
       <div class="controls">
         ${steers ? nothing : html`<button name="steer" @click=${actions.steer}>Steer</button>`}
-        ${page.tilt ? switched("tilt", "Follow this device", page.tilt, actions.tilt) : nothing}
+        ${page.tilt && !page.headset?.on ? switched("tilt", "Follow this device", page.tilt, actions.tilt) : nothing}
         ${page.headset ? switched("headset", "Headset", page.headset, actions.headset) : nothing}
         ${switched("marks", "Tiles", { on: page.marks }, actions.marks)}
         <button name="whole" @click=${actions.whole}>Full screen</button>
       </div>
     </div>
+    <p role="alert">${page.notice}</p>
     ${page.marks
       ? html`<p class="legend">
           <span class="fine"></span>finest <span class="coarse"></span>coarsest
@@ -152,7 +155,9 @@ export function view(page: Page, actions: Actions): TemplateResult {
           ${rows(page).map(([name, value]) => html`<tr><th scope="row">${name}</th><td>${value}</td></tr>`)}
         </tbody>
       </table>
-      <p>Drag the picture to look around, or use the arrow keys on it; + and − zoom, Home looks ahead.</p>
+      <p>Drag the picture to look around, or use the arrow keys on it; + and − zoom, Home looks ahead.
+        ${page.tilt ? "Follow this device: turn it, and drag to turn further." : nothing}
+        ${page.headset ? "Headset: until it is taken off, or the button is pressed again." : nothing}</p>
     </details>
   `;
 }
