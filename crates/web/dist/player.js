@@ -195,9 +195,9 @@ return this.over!==null}async start(failed){let asking=()=>{};this.over=asking;l
 catch(error=>error.message)??"granted";if(this.over===asking){if(answer==="granted")return this.listen(failed);this.stop(),
 failed(`The browser does not let this page know how the device is held (${answer}).`)}}listen(failed){let hear=({alpha,beta,
 gamma})=>{alpha===null||beta===null||gamma===null||(clearTimeout(silence),this.moved(held(alpha,beta,gamma,screen.orientation?.
-angle??0)))},silence=setTimeout(()=>{this.stop(),failed("This device does not say how it is held.")},PATIENCE2);this.over=
-()=>{clearTimeout(silence),removeEventListener("deviceorientation",hear)},addEventListener("deviceorientation",hear)}stop(){
-this.over?.(),this.over=null}};function mean(samples){let last=samples[samples.length-1],rate=place=>samples.reduce((sum,sample)=>sum+(sample.paths[place]?.[1]??
+angle??0)))},silence=setTimeout(()=>failed("This device does not say how it is held."),PATIENCE2);this.over=()=>{clearTimeout(
+silence),removeEventListener("deviceorientation",hear)},addEventListener("deviceorientation",hear)}stop(){this.over?.(),
+this.over=null}};function mean(samples){let last=samples[samples.length-1],rate=place=>samples.reduce((sum,sample)=>sum+(sample.paths[place]?.[1]??
 0),0)/samples.length;return{paths:last.paths.map(([name,,up],place)=>[name,rate(place),up])}}var number=(value,digits=0)=>value.
 toFixed(digits),share=(part,of)=>of>0?`${number(100*part/of,1)} %`:"–";function says(page2){let{link,manifest,gop}=page2;
 switch(link.is){case"connecting":return"connecting";case"live":return!manifest||gop<0?"waiting for the stream":page2.place&&
@@ -258,51 +258,52 @@ typeof VideoDecoder>"u"||typeof EncodedVideoChunk>"u"?["This browser has no WebC
 .0.1; reach it by ssh -L; or put a proxy with TLS in front of it, weftline vr play --behind-proxy NAME."]}var Player=class{worker;screen;look;tilt;headset;held=null;headAt=0;awake=null;waiting=new Waiting;begins=null;stale=!0;figuresAt=0;samples=[];drawn=0;constructor(){
 this.screen=new Screen(canvas),this.worker=new Worker(script("/a/player-worker.js"),{type:"module"}),this.worker.onmessage=
 ({data})=>this.take(data),this.worker.onerror=event=>this.say(event.message),this.look=new Look(canvas,({yaw,pitch,roll})=>{
-this.tell({is:"pose",yaw,pitch,roll}),this.stale=!0}),this.tilt=new Tilt(head=>{this.look.follow(head,this.held),this.held=
-head}),this.headset=new Headset(this.screen.gl,{draw:worn=>this.wear(worn),hidden:is=>this.hide(is),over:()=>this.takeOff()}),
-canvas.addEventListener("webglcontextlost",()=>this.headset.stop()),page.tilt=isHeld()?{on:!1}:null,isThere().then(is=>{
-page.headset=is?{on:!1}:null,this.paint()}),this.turned(),new ResizeObserver(()=>this.resize()).observe(canvas),document.
-addEventListener("visibilitychange",()=>{this.headset.isWorn||this.hide(document.hidden),this.stayAwake()}),this.hide(document.
-hidden),canvas.addEventListener("webglcontextrestored",()=>this.stale=!0),this.paint(),requestAnimationFrame(()=>this.frame())}tell(message,transfer=[]){
-this.worker.postMessage(message,transfer)}say(trouble){page.trouble=trouble,this.paint()}turned(){let{fov}=this.look.view,
-[yaw,pitch]=[this.look.view.yaw,this.look.view.pitch].map(Math.round),side=yaw===0?"ahead":`${Math.abs(yaw)}° ${yaw>0?"\
-right":"left"}`,height=pitch===0?"":`, ${Math.abs(pitch)}° ${pitch>0?"up":"down"}`,direction=`${side}${height}${fov<WIDEST?
-`, ${fov.toFixed(0)}° wide`:""}`;direction!==page.direction&&(page.direction=direction,this.paint())}resize(){let scale=Math.
-min(devicePixelRatio,2),[width,height]=[canvas.clientWidth*scale,canvas.clientHeight*scale].map(Math.round);width>0&&height>
-0&&(canvas.width!==width||canvas.height!==height)&&([canvas.width,canvas.height]=[width,height],this.stale=!0)}take(message){
-switch(message.is){case"picture":for(let over of this.waiting.push(message.picture))this.done(over,!1);return;case"clock":
-this.begins=message.begins,page.delay=message.delay;return;case"link":page.link=message.link,(message.link.is==="over"||
-message.link.is==="refused")&&this.headset.stop();break;case"manifest":[page.manifest,page.gop,page.figures]=[message.manifest,
--1,null];try{this.screen.start(message.manifest)}catch(error){page.trouble=String(error)}break;case"colour":this.screen.
-code(message.colour);break;case"gop":[page.gop,page.tiles]=[message.gop,message.tiles],this.screen.mark(message.tiles),canvas.
-dataset.qps=message.tiles.map(({qp,late})=>late?"late":qp??"").join(",");break;case"figures":page.figures=message.figures;
-break;case"place":page.place=message.place;break;case"sample":this.samples=[...this.samples.slice(1-MEAN_OF),JSON.parse(
-message.text)],page.sample=mean(this.samples);break;case"report":page.report=JSON.parse(message.text);break;case"trouble":
-page.trouble=message.text;break}(message.is==="link"||now()-this.figuresAt>(calm.matches?10:1)*FIGURES)&&this.paint()}paint(){
-this.figuresAt=now(),D(view(page,actions),panel),document.title=page.link.is==="live"?"Weftline player":`Weftline player\
-: ${page.link.is}`}done({number:number2,buffer},shown){this.tell({is:"done",number:number2,shown,buffer},[buffer])}advance(){
-let at=this.begins===null?-1/0:now()-this.begins,{newest,missed}=this.waiting.due(at);for(let picture of missed)this.done(
-picture,!1);return newest&&(this.screen.upload(newest),this.stale=!0),newest}drew(newest){canvas.dataset.drawn=String(this.
-drawn+=1),newest&&(canvas.dataset.number=String(newest.number),this.done(newest,!this.screen.lost))}frame(){if(requestAnimationFrame(
-()=>this.frame()),this.headset.isWorn)return;let newest=this.advance();if(!this.stale)return;let{view:view2}=this.look;this.
-screen.draw([flat(view2,view2.fov,canvas.width,canvas.height)],page.marks),this.turned(),this.stale=!1,this.drew(newest)}wear(worn){
-let newest=this.advance();if(!worn){newest&&this.done(newest,!1);return}let{eyes:eyes2,head,into}=worn;now()-this.headAt>=
-HEADS&&(this.headAt=now(),this.look.set({...this.look.view,...head})),this.screen.draw(eyes2,page.marks,into),now()-this.
-figuresAt>FIGURES&&this.turned(),canvas.dataset.eyes=String(eyes2.length),this.drew(newest)}takeOff(){page.headset={on:!1},
-delete canvas.dataset.eyes,this.look.upright(),this.hide(document.hidden),this.paint()}async switchHeadset(){if(page.notice=
-"",this.headset.isWorn)return this.headset.stop();try{await this.headset.start()}catch(error){page.notice=`The headset: ${error.
-message}`}this.headset.isWorn&&(this.tilt.isOn&&this.switchTilt(),this.look.by="headset",document.hidden&&this.hide(!1)),
-page.headset={on:this.headset.isWorn},this.paint()}switchTilt(){page.notice="",this.held=null,this.tilt.isOn?(this.tilt.
-stop(),this.look.upright()):(this.look.by="device",this.tilt.start(reason=>{page.notice=reason,page.tilt={on:!1},this.look.
-upright(),this.paint()})),page.tilt={on:this.tilt.isOn},this.stayAwake(),this.paint()}async stayAwake(){let before=this.
-awake;this.awake=null,await before?.release().catch(()=>{}),!(!this.tilt.isOn||document.hidden)&&(this.awake=await navigator.
-wakeLock?.request("screen").catch(()=>null)??null)}hide(hidden){for(let picture of this.waiting.clear())this.done(picture,
-!1);this.tell({is:"hidden",hidden}),this.stale=!0}again(){this.stale=!0,this.paint()}steer(){this.tell({is:"steer"})}};function script(path){
-let types=globalThis.trustedTypes,createScriptURL=url=>{if(url!==path)throw new TypeError(`${url} is no script of ours`);
-return url};return types?types.createPolicy("weftline",{createScriptURL}).createScriptURL(path):path}var player=null,actions={
-marks(){page.marks=!page.marks,player?.again()},steer:()=>player?.steer(),tilt:()=>player?.switchTilt(),headset:()=>{player?.
-switchHeadset()},whole(){document.fullscreenElement?document.exitFullscreen():document.documentElement.requestFullscreen()}};
-function refuse(reason,remedy){canvas.hidden=!0,document.title="Weftline player: not here",D(refused(reason,remedy),panel)}
-async function start(){let missing=lacks();if(missing)return refuse(...missing);try{await begin()}catch(error){return refuse(
-error.message,"Open the address that weftline vr play printed.")}try{player=new Player}catch(error){refuse(error.message,
-"The picture is drawn by WebGL 2: turn on hardware acceleration in the browser, or use another one.")}}start();
+this.tell({is:"pose",yaw,pitch,roll}),this.stale=!0}),this.tilt=new Tilt(head=>{this.held||(page.notice=""),this.look.follow(
+head,this.held),this.held=head}),this.headset=new Headset(this.screen.gl,{draw:worn=>this.wear(worn),hidden:is=>this.hide(
+is),over:()=>this.takeOff()}),canvas.addEventListener("webglcontextlost",()=>this.headset.stop()),page.tilt=isHeld()?{on:!1}:
+null,isThere().then(is=>{page.headset=is?{on:!1}:null,this.paint()}),this.turned(),new ResizeObserver(()=>this.resize()).
+observe(canvas),document.addEventListener("visibilitychange",()=>{this.headset.isWorn||this.hide(document.hidden),this.stayAwake()}),
+this.hide(document.hidden),canvas.addEventListener("webglcontextrestored",()=>this.stale=!0),this.paint(),requestAnimationFrame(
+()=>this.frame())}tell(message,transfer=[]){this.worker.postMessage(message,transfer)}say(trouble){page.trouble=trouble,
+this.paint()}turned(){let{fov}=this.look.view,[yaw,pitch]=[this.look.view.yaw,this.look.view.pitch].map(Math.round),side=yaw===
+0?"ahead":`${Math.abs(yaw)}° ${yaw>0?"right":"left"}`,height=pitch===0?"":`, ${Math.abs(pitch)}° ${pitch>0?"up":"down"}`,
+direction=`${side}${height}${fov<WIDEST?`, ${fov.toFixed(0)}° wide`:""}`;direction!==page.direction&&(page.direction=direction,
+this.paint())}resize(){let scale=Math.min(devicePixelRatio,2),[width,height]=[canvas.clientWidth*scale,canvas.clientHeight*
+scale].map(Math.round);width>0&&height>0&&(canvas.width!==width||canvas.height!==height)&&([canvas.width,canvas.height]=
+[width,height],this.stale=!0)}take(message){switch(message.is){case"picture":for(let over of this.waiting.push(message.picture))
+this.done(over,!1);return;case"clock":this.begins=message.begins,page.delay=message.delay;return;case"link":page.link=message.
+link,(message.link.is==="over"||message.link.is==="refused")&&this.headset.stop();break;case"manifest":[page.manifest,page.
+gop,page.figures]=[message.manifest,-1,null];try{this.screen.start(message.manifest)}catch(error){page.trouble=String(error)}
+break;case"colour":this.screen.code(message.colour);break;case"gop":[page.gop,page.tiles]=[message.gop,message.tiles],this.
+screen.mark(message.tiles),canvas.dataset.qps=message.tiles.map(({qp,late})=>late?"late":qp??"").join(",");break;case"fi\
+gures":page.figures=message.figures;break;case"place":page.place=message.place;break;case"sample":this.samples=[...this.
+samples.slice(1-MEAN_OF),JSON.parse(message.text)],page.sample=mean(this.samples);break;case"report":page.report=JSON.parse(
+message.text);break;case"trouble":page.trouble=message.text;break}(message.is==="link"||now()-this.figuresAt>(calm.matches?
+10:1)*FIGURES)&&this.paint()}paint(){this.figuresAt=now(),D(view(page,actions),panel),document.title=page.link.is==="liv\
+e"?"Weftline player":`Weftline player: ${page.link.is}`}done({number:number2,buffer},shown){this.tell({is:"done",number:number2,
+shown,buffer},[buffer])}advance(){let at=this.begins===null?-1/0:now()-this.begins,{newest,missed}=this.waiting.due(at);
+for(let picture of missed)this.done(picture,!1);return newest&&(this.screen.upload(newest),this.stale=!0),newest}drew(newest){
+canvas.dataset.drawn=String(this.drawn+=1),newest&&(canvas.dataset.number=String(newest.number),this.done(newest,!this.screen.
+lost))}frame(){if(requestAnimationFrame(()=>this.frame()),this.headset.isWorn)return;let newest=this.advance();if(!this.
+stale)return;let{view:view2}=this.look;this.screen.draw([flat(view2,view2.fov,canvas.width,canvas.height)],page.marks),this.
+turned(),this.stale=!1,this.drew(newest)}wear(worn){let newest=this.advance();if(!worn){newest&&this.done(newest,!1);return}
+let{eyes:eyes2,head,into}=worn;now()-this.headAt>=HEADS&&(this.headAt=now(),this.look.set({...this.look.view,...head})),
+this.screen.draw(eyes2,page.marks,into),now()-this.figuresAt>FIGURES&&this.turned(),canvas.dataset.eyes=String(eyes2.length),
+this.drew(newest)}takeOff(){page.headset={on:!1},delete canvas.dataset.eyes,this.look.upright(),this.hide(document.hidden),
+this.paint()}async switchHeadset(){if(page.notice="",this.headset.isWorn)return this.headset.stop();try{await this.headset.
+start()}catch(error){page.notice=`The headset: ${error.message}`}this.headset.isWorn&&(this.tilt.isOn&&this.switchTilt(),
+this.look.by="headset",document.hidden&&this.hide(!1)),page.headset={on:this.headset.isWorn},this.paint()}switchTilt(){page.
+notice="",this.held=null,this.tilt.isOn?(this.tilt.stop(),this.look.upright()):(this.look.by="device",this.tilt.start(reason=>{
+page.notice=reason,page.tilt={on:this.tilt.isOn},this.tilt.isOn||this.look.upright(),this.paint()})),page.tilt={on:this.
+tilt.isOn},this.stayAwake(),this.paint()}async stayAwake(){let before=this.awake;this.awake=null,await before?.release().
+catch(()=>{}),!(!this.tilt.isOn||document.hidden)&&(this.awake=await navigator.wakeLock?.request("screen").catch(()=>null)??
+null)}hide(hidden){for(let picture of this.waiting.clear())this.done(picture,!1);this.tell({is:"hidden",hidden}),this.stale=
+!0}again(){this.stale=!0,this.paint()}steer(){this.tell({is:"steer"})}};function script(path){let types=globalThis.trustedTypes,
+createScriptURL=url=>{if(url!==path)throw new TypeError(`${url} is no script of ours`);return url};return types?types.createPolicy(
+"weftline",{createScriptURL}).createScriptURL(path):path}var player=null,actions={marks(){page.marks=!page.marks,player?.
+again()},steer:()=>player?.steer(),tilt:()=>player?.switchTilt(),headset:()=>{player?.switchHeadset()},whole(){document.
+fullscreenElement?document.exitFullscreen():document.documentElement.requestFullscreen()}};function refuse(reason,remedy){
+canvas.hidden=!0,document.title="Weftline player: not here",D(refused(reason,remedy),panel)}async function start(){let missing=lacks();
+if(missing)return refuse(...missing);try{await begin()}catch(error){return refuse(error.message,"Open the address that w\
+eftline vr play printed.")}try{player=new Player}catch(error){refuse(error.message,"The picture is drawn by WebGL 2: tur\
+n on hardware acceleration in the browser, or use another one.")}}start();

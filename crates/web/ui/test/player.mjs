@@ -85,6 +85,17 @@ async function measure(page, other) {
   return { ...found, shot: one };
 }
 
+/** Measures until the picture is as `wanted`: a machine without time shows grey where tiles were not decoded. */
+async function measured(page, wanted) {
+  const end = performance.now() + timeout;
+  for (;;) {
+    const found = await measure(page);
+    if (wanted(found)) return found;
+    assert.ok(performance.now() < end, `the picture stays ${found.bright} ± ${found.varies}, its halves ${found.apart} apart`);
+    await goesOn(page, 1);
+  }
+}
+
 /** WCAG 2.2 AA, as far as a program can tell. */
 async function accessible(page, what) {
   const found = await page.evaluate(async () => {
@@ -255,16 +266,15 @@ async function wears(first) {
   const eyes = (many) =>
     page.waitForFunction((many) => document.querySelector("#picture").dataset.eyes === many, many, { timeout });
   await goesOn(page, 1);
-  const before = (await measure(page)).apart;
+  const { apart: before } = await measured(page, ({ apart }) => apart > 2);
   await page.locator("[name=headset]").click();
   await eyes("2");
   await goesOn(page);
   // To the right by 90 degrees: its axis is up.
   await page.evaluate(() => globalThis.device.quaternion.set(0, -Math.SQRT1_2, 0, Math.SQRT1_2));
   await looks(page, "^90° right");
-  const { varies, apart } = await measure(page);
-  assert.ok(varies > 10, `something is seen: ${varies}`);
-  assert.ok(before > 2 && apart < before / 4, `both eyes see the same: ${apart}, and before ${before}`);
+  const { apart } = await measured(page, ({ varies }) => varies > 10);
+  assert.ok(apart < before / 4, `both eyes see the same: ${apart}, and before ${before}`);
   // Nobody sees it for a while.
   await figure(first, "Pages that watch", "^2$");
   await page.evaluate(() => globalThis.device.updateVisibilityState("hidden"));

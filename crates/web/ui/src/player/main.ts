@@ -90,6 +90,7 @@ class Player {
       this.stale = true;
     });
     this.tilt = new Tilt((head) => {
+      if (!this.held) page.notice = "";
       this.look.follow(head, this.held);
       this.held = head;
     });
@@ -299,8 +300,8 @@ class Player {
       this.look.by = "device";
       void this.tilt.start((reason) => {
         page.notice = reason;
-        page.tilt = { on: false };
-        this.look.upright();
+        page.tilt = { on: this.tilt.isOn };
+        if (!this.tilt.isOn) this.look.upright();
         this.paint();
       });
     }

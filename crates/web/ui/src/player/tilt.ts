@@ -2,7 +2,7 @@
 
 import { type Head, headOf } from "./geometry.js";
 
-/** What has been said by then is waited for; a device without such sensors says nothing, ms. */
+/** A device without such sensors says nothing: the viewer is told after so long, ms. */
 const PATIENCE = 3000;
 
 /** Where the back of a device looks that is turned by `alpha`, `beta` and `gamma`, and whose screen stands at
@@ -39,7 +39,7 @@ export class Tilt {
     return this.over !== null;
   }
 
-  /** Begins, in answer to a click. Some browsers ask the user first. */
+  /** Begins, in answer to a click. Some browsers ask the user first. `failed` hears why nothing comes. */
   async start(failed: (reason: string) => void): Promise<void> {
     const asking = () => undefined;
     this.over = asking;
@@ -58,10 +58,8 @@ export class Tilt {
       clearTimeout(silence);
       this.moved(held(alpha, beta, gamma, screen.orientation?.angle ?? 0));
     };
-    const silence = setTimeout(() => {
-      this.stop();
-      failed("This device does not say how it is held.");
-    }, PATIENCE);
+    // One that is slow may still begin.
+    const silence = setTimeout(() => failed("This device does not say how it is held."), PATIENCE);
     this.over = () => {
       clearTimeout(silence);
       removeEventListener("deviceorientation", hear);
