@@ -19,6 +19,9 @@ pub(crate) const CREATE: u16 = 0x400;
 pub(crate) const EXCL: u16 = 0x200;
 pub(crate) const APPEND: u16 = 0x800;
 
+/// Flag of an answer: what is listed has changed since the list began.
+pub(crate) const CHANGED: u16 = 0x10;
+
 /// One message after another, as they go to the kernel.
 #[derive(Debug, Default)]
 pub(crate) struct Builder {
@@ -99,6 +102,7 @@ impl Builder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Message<'a> {
     pub(crate) kind: u16,
+    pub(crate) flags: u16,
     /// The number of the request that it answers.
     pub(crate) sequence: u32,
     pub(crate) payload: &'a [u8],
@@ -108,10 +112,11 @@ pub(crate) struct Message<'a> {
 pub(crate) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
     std::iter::from_fn(move || {
         let length = usize::try_from(u32_at(bytes, 0)?).ok()?;
-        let (kind, sequence) = (u16_at(bytes, 4)?, u32_at(bytes, SEQUENCE)?);
+        let (kind, flags) = (u16_at(bytes, 4)?, u16_at(bytes, 6)?);
+        let sequence = u32_at(bytes, SEQUENCE)?;
         let payload = bytes.get(HEADER..length)?;
         bytes = bytes.get(length.next_multiple_of(ALIGN)..).unwrap_or_default();
-        Some(Message { kind, sequence, payload })
+        Some(Message { kind, flags, sequence, payload })
     })
 }
 

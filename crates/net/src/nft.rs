@@ -248,19 +248,16 @@ fn set(batch: &mut Builder, family: &Family) {
 /// When the kernel has no nf_tables, or does not let us ask.
 pub fn tables() -> io::Result<Vec<String>> {
     let socket = Netlink::open(Some(netlink::NETFILTER))?;
-    let mut found = Vec::new();
     socket.list(SUBSYSTEM << 8 | GET_TABLE, &header(UNSPECIFIED, 0), |payload| {
-        let mut parts = attributes(payload.get(4..).unwrap_or_default());
-        found.extend(parts.find(|(kind, _)| *kind == 1).map(|(_, value)| text(value)));
-    })?;
-    Ok(found)
+        let mut parts = attributes(payload.get(4..)?);
+        parts.find(|(kind, _)| *kind == 1).map(|(_, value)| text(value))
+    })
 }
 
 /// Whether there is a table of this name for IPv4 and IPv6 together, and whether it does anything.
 pub(crate) fn is_awake(name: &str) -> io::Result<Option<bool>> {
     let socket = Netlink::open(Some(netlink::NETFILTER))?;
-    let mut found = None;
-    socket.list(SUBSYSTEM << 8 | GET_TABLE, &header(INET, 0), |payload| {
+    let found = socket.list(SUBSYSTEM << 8 | GET_TABLE, &header(INET, 0), |payload| {
         let (mut is_it, mut flags) = (payload.first() == Some(&INET), 0);
         for (kind, value) in attributes(payload.get(4..).unwrap_or_default()) {
             match kind {
@@ -269,11 +266,9 @@ pub(crate) fn is_awake(name: &str) -> io::Result<Option<bool>> {
                 _ => {}
             }
         }
-        if is_it {
-            found = Some(flags & DORMANT == 0);
-        }
+        is_it.then_some(flags & DORMANT == 0)
     })?;
-    Ok(found)
+    Ok(found.last().copied())
 }
 
 /// The chains of its rules, one for each rule.
@@ -285,7 +280,6 @@ pub(crate) fn chains_of_rules(name: &str) -> io::Result<Vec<String>> {
     asked.extend([length.to_ne_bytes(), 1_u16.to_ne_bytes()].concat());
     asked.extend_from_slice(name.as_bytes());
     asked.resize((asked.len() + 1).next_multiple_of(4), 0);
-    let mut found = Vec::new();
     socket.list(SUBSYSTEM << 8 | GET_RULE, &asked, |payload| {
         let (mut is_it, mut chain) = (false, None);
         for (kind, value) in attributes(payload.get(4..).unwrap_or_default()) {
@@ -295,9 +289,8 @@ pub(crate) fn chains_of_rules(name: &str) -> io::Result<Vec<String>> {
                 _ => {}
             }
         }
-        found.extend(chain.filter(|_| is_it));
-    })?;
-    Ok(found)
+        chain.filter(|_| is_it)
+    })
 }
 
 /// Numbers in attributes have the network's order of bytes.

@@ -170,9 +170,7 @@ impl Routes {
     /// # Errors
     /// The kernel's refusal.
     pub fn links(&self) -> io::Result<Vec<Link>> {
-        let mut found = Vec::new();
-        self.0.list(GET_LINK, &[0; 16], |payload| found.extend(parse_link(payload)))?;
-        Ok(found)
+        self.0.list(GET_LINK, &[0; 16], parse_link)
     }
 
     /// All addresses of interfaces.
@@ -180,9 +178,7 @@ impl Routes {
     /// # Errors
     /// The kernel's refusal.
     pub fn addresses(&self) -> io::Result<Vec<Address>> {
-        let mut found = Vec::new();
-        self.0.list(GET_ADDRESS, &[0; 8], |payload| found.extend(parse_address(payload)))?;
-        Ok(found)
+        self.0.list(GET_ADDRESS, &[0; 8], parse_address)
     }
 
     /// The routes of both families that `wanted` chooses: a router may have a million.
@@ -194,8 +190,8 @@ impl Routes {
         for family in [INET, INET6] {
             let mut header = [0; 12];
             header[0] = family;
-            let each = |payload: &[u8]| found.extend(parse_route(payload).filter(&wanted));
-            list_if_known(self.0.list(GET_ROUTE, &header, each))?;
+            let parse = |payload: &[u8]| parse_route(payload).filter(&wanted);
+            found.extend(list_if_known(self.0.list(GET_ROUTE, &header, parse))?);
         }
         Ok(found)
     }
@@ -219,8 +215,7 @@ impl Routes {
         for family in [INET, INET6] {
             let mut header = [0; 12];
             header[0] = family;
-            let each = |payload: &[u8]| found.extend(parse_rule(payload));
-            list_if_known(self.0.list(GET_RULE, &header, each))?;
+            found.extend(list_if_known(self.0.list(GET_RULE, &header, parse_rule))?);
         }
         Ok(found)
     }
@@ -389,11 +384,11 @@ fn unless_gone(result: io::Result<()>) -> io::Result<()> {
 }
 
 /// A family that this kernel does not have has nothing in its lists.
-fn list_if_known(result: io::Result<()>) -> io::Result<()> {
+fn list_if_known<T>(result: io::Result<Vec<T>>) -> io::Result<Vec<T>> {
     result.or_else(|error| {
         let unknown = [rustix::io::Errno::AFNOSUPPORT, rustix::io::Errno::OPNOTSUPP];
         let code = error.raw_os_error().map(rustix::io::Errno::from_raw_os_error);
-        if code.is_some_and(|code| unknown.contains(&code)) { Ok(()) } else { Err(error) }
+        if code.is_some_and(|code| unknown.contains(&code)) { Ok(Vec::new()) } else { Err(error) }
     })
 }
 

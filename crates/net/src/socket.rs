@@ -10,12 +10,15 @@ use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType};
 
-use crate::message::{Builder, DUMP, Message, messages, u32_at};
+use crate::message::{Builder, CHANGED, DUMP, Message, messages, u32_at};
 
 /// The kernel answers at once; a request that is not answered is a fault.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The kernel's messages have 32 KiB at most.
 const BUFFER: usize = 64 << 10;
+/// How often a list is asked for that changes while it is read. Each time takes less than a millisecond, so
+/// this much is a machine whose lists never stand still; there the last is as good as any.
+const LISTS: usize = 20;
 /// Types of messages of every family.
 const ERROR: u16 = 2;
 const DONE: u16 = 3;
@@ -76,27 +79,47 @@ impl Netlink {
         first
     }
 
-    /// Asks for a list and hands each entry to `each`, which must not ask for anything here.
+    /// Asks for a list, and keeps of it what `parse` takes. Where it changed while it was read an entry may
+    /// be missing, or there twice, so it is asked for again.
     ///
     /// # Errors
     /// The kernel's refusal.
-    pub(crate) fn list(
+    pub(crate) fn list<T>(
         &self,
         kind: u16,
         header: &[u8],
-        mut each: impl FnMut(&[u8]),
-    ) -> io::Result<()> {
+        parse: impl Fn(&[u8]) -> Option<T>,
+    ) -> io::Result<Vec<T>> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tries = 1;
+        loop {
+            let (found, changed) = self.list_once(kind, header, &parse)?;
+            if !changed || tries == LISTS {
+                return Ok(found);
+            }
+            tries += 1;
+        }
+    }
+
+    /// A list as it comes, and whether it changed meanwhile.
+    fn list_once<T>(
+        &self,
+        kind: u16,
+        header: &[u8],
+        parse: impl Fn(&[u8]) -> Option<T>,
+    ) -> io::Result<(Vec<T>, bool)> {
         let mut request = Builder::default();
         request.message(kind, DUMP, header);
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let (number, _) = self.send(request)?;
         let mut buffer = vec![0; BUFFER];
+        let (mut found, mut changed) = (Vec::new(), false);
         loop {
             for message in answers(self.receive(&mut buffer)?, number) {
+                changed |= message.flags & CHANGED != 0;
                 match message.kind {
-                    DONE => return Ok(()),
-                    ERROR => return code(message.payload),
-                    _ => each(message.payload),
+                    // A list that fails in its middle says so at its end.
+                    DONE | ERROR => return code(message.payload).map(|()| (found, changed)),
+                    _ => found.extend(parse(message.payload)),
                 }
             }
         }
@@ -149,6 +172,31 @@ mod tests {
     }
 
     #[test]
+    fn a_list_that_changes_while_it_is_read_is_read_again() {
+        let pair = rustix::net::socketpair;
+        let (near, far) =
+            pair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+        // In the kernel's place: the second and third entry come while the first list is read.
+        let kernel = thread::spawn(move || {
+            let mut buffer = [0; 256];
+            for (flags, entries) in [(CHANGED, 1..=1), (0, 1..=3)] {
+                let (length, _) = rustix::net::recv(&far, &mut buffer, RecvFlags::empty()).unwrap();
+                let number = messages(&buffer[..length]).next().unwrap().sequence;
+                let mut answer = Builder::default();
+                for entry in entries {
+                    answer.message(16, 0, &[entry; 4]);
+                }
+                answer.message(DONE, flags, &[0; 4]);
+                rustix::net::send(&far, &answer.finish(number).0, SendFlags::empty()).unwrap();
+            }
+        });
+        let netlink = Netlink { socket: near, turn: Mutex::default(), last: AtomicU32::new(0) };
+        let found = netlink.list(18, &[0; 16], |payload| payload.first().copied()).unwrap();
+        assert_eq!(found, [1, 2, 3]);
+        kernel.join().unwrap();
+    }
+
+    #[test]
     fn what_is_left_of_an_earlier_answer_is_none() {
         let pair = rustix::net::socketpair;
         let (near, far) =
@@ -184,9 +232,8 @@ mod tests {
         let netlink = Netlink::open(None).unwrap();
         let look = || {
             for _ in 0..500 {
-                let mut found = 0;
-                netlink.list(GET_LINK, &[0; 16], |_| found += 1).unwrap();
-                assert!(found > 0, "loopback is always there");
+                let found = netlink.list(GET_LINK, &[0; 16], |_| Some(())).unwrap();
+                assert!(!found.is_empty(), "loopback is always there");
             }
         };
         thread::scope(|scope| (0..4).for_each(|_| _ = scope.spawn(look)));

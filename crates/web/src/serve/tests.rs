@@ -1,5 +1,6 @@
 //! The server over real sockets. Time is tokio's, which goes on by itself when nothing else can: no
-//! test waits, and none depends on how fast the machine is.
+//! test waits, and none depends on how fast the machine is. What is on its way between two sockets is
+//! nothing that tokio knows of, so the clock stands still until a request is answered: see [`Stopped`].
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -63,6 +64,17 @@ impl Source for Program {
     }
 }
 
+/// While there is one, tokio's clock does not go on by itself: it waits for work that blocks.
+struct Stopped(std::sync::mpsc::Sender<()>);
+
+impl Stopped {
+    fn now() -> Self {
+        let (sender, ended) = std::sync::mpsc::channel();
+        tokio::task::spawn_blocking(move || ended.recv());
+        Self(sender)
+    }
+}
+
 /// An open dashboard, as its clients see it.
 struct Open {
     address: SocketAddr,
@@ -87,8 +99,14 @@ impl Open {
         TcpStream::connect(self.address).await.unwrap()
     }
 
-    /// The whole answer to a request as it is.
+    /// The whole answer to a request as it is, before anything has lasted too long.
     async fn ask(&self, request: &str) -> String {
+        let _stopped = Stopped::now();
+        self.ask_and_wait(request).await
+    }
+
+    /// The same, however long it takes.
+    async fn ask_and_wait(&self, request: &str) -> String {
         let mut stream = self.connect().await;
         // It may be refused before all of it is there.
         let _ = stream.write_all(request.as_bytes()).await;
@@ -99,7 +117,11 @@ impl Open {
 
     /// The answer to `GET` with the token, and these lines of the head.
     async fn get(&self, path: &str, more: &str) -> String {
-        self.ask(&format!("GET {path} HTTP/1.1\r\n{}{more}\r\n", self.own())).await
+        self.ask(&self.request(path, more)).await
+    }
+
+    fn request(&self, path: &str, more: &str) -> String {
+        format!("GET {path} HTTP/1.1\r\n{}{more}\r\n", self.own())
     }
 
     /// The head of a request that is let in.
@@ -114,6 +136,7 @@ impl Open {
 
     /// The same with a query.
     async fn watch_with(&self, query: &str, more: &str) -> (TcpStream, String) {
+        let _stopped = Stopped::now();
         let mut stream = self.connect().await;
         let request = format!("GET /api/1/stream{query} HTTP/1.1\r\n{}{more}\r\n", self.own());
         stream.write_all(request.as_bytes()).await.unwrap();
@@ -255,7 +278,9 @@ async fn eight_pages_may_watch_and_the_ninth_is_told() {
     // Everything else is answered as before, and a place that is left is taken.
     assert_eq!(status(&open.get("/api/1/status", "").await), 200);
     drop(pages.pop());
-    while status(&open.watch("").await.1) != 200 {}
+    while status(&open.watch("").await.1) != 200 {
+        tokio::time::sleep(INTERVAL).await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -325,7 +350,8 @@ async fn slow_requests_end_and_keep_nobody_out() {
         }
     }
     let began = tokio::time::Instant::now();
-    assert_eq!(status(&open.get("/api/1/status", "").await), 200);
+    let request = open.request("/api/1/status", "");
+    assert_eq!(status(&open.ask_and_wait(&request).await), 200);
     assert!(began.elapsed() >= PATIENCE, "the others had their time first");
     for mut stream in slow {
         // Ended without an answer, or with one that says so.
@@ -383,7 +409,7 @@ async fn what_is_no_http_stops_nobody() {
     for noise in
         ["\u{0}\u{1}\u{2}\r\n\r\n", "GET\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", "\r\n\r\n\r\n"]
     {
-        let answer = open.ask(noise).await;
+        let answer = open.ask_and_wait(noise).await;
         assert!(answer.is_empty() || status(&answer) >= 400, "{answer}");
     }
     assert_eq!(status(&open.get("/", "").await), 200);
