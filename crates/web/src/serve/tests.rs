@@ -65,13 +65,15 @@ impl Source for Program {
 }
 
 /// While there is one, tokio's clock does not go on by itself: it waits for work that blocks.
-struct Stopped(std::sync::mpsc::Sender<()>);
+struct Stopped {
+    _until: std::sync::mpsc::Sender<()>,
+}
 
 impl Stopped {
     fn now() -> Self {
-        let (sender, ended) = std::sync::mpsc::channel();
+        let (_until, ended) = std::sync::mpsc::channel();
         tokio::task::spawn_blocking(move || ended.recv());
-        Self(sender)
+        Self { _until }
     }
 }
 
