@@ -171,26 +171,40 @@ mod tests {
         answer.finish(number).0
     }
 
-    #[test]
-    fn a_list_that_changes_while_it_is_read_is_read_again() {
+    /// A socket that is answered, so many times, by what `answers` makes of a request's place among them and
+    /// of its number.
+    fn in_the_kernels_place(
+        requests: u8,
+        answers: impl Fn(u8, u32) -> Vec<Vec<u8>> + Send + 'static,
+    ) -> (Netlink, thread::JoinHandle<()>) {
         let pair = rustix::net::socketpair;
         let (near, far) =
             pair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
-        // In the kernel's place: the second and third entry come while the first list is read.
         let kernel = thread::spawn(move || {
             let mut buffer = [0; 256];
-            for (flags, entries) in [(CHANGED, 1..=1), (0, 1..=3)] {
+            for request in 0..requests {
                 let (length, _) = rustix::net::recv(&far, &mut buffer, RecvFlags::empty()).unwrap();
                 let number = messages(&buffer[..length]).next().unwrap().sequence;
-                let mut answer = Builder::default();
-                for entry in entries {
-                    answer.message(16, 0, &[entry; 4]);
+                for answer in answers(request, number) {
+                    rustix::net::send(&far, &answer, SendFlags::empty()).unwrap();
                 }
-                answer.message(DONE, flags, &[0; 4]);
-                rustix::net::send(&far, &answer.finish(number).0, SendFlags::empty()).unwrap();
             }
         });
-        let netlink = Netlink { socket: near, turn: Mutex::default(), last: AtomicU32::new(0) };
+        (Netlink { socket: near, turn: Mutex::default(), last: AtomicU32::new(0) }, kernel)
+    }
+
+    #[test]
+    fn a_list_that_changes_while_it_is_read_is_read_again() {
+        // The second and the third entry come while the first list is read.
+        let (netlink, kernel) = in_the_kernels_place(2, |request, number| {
+            let (flags, entries) = [(CHANGED, 1..=1), (0, 1..=3)][usize::from(request)].clone();
+            let mut answer = Builder::default();
+            for entry in entries {
+                answer.message(16, 0, &[entry; 4]);
+            }
+            answer.message(DONE, flags, &[0; 4]);
+            vec![answer.finish(number).0]
+        });
         let found = netlink.list(18, &[0; 16], |payload| payload.first().copied()).unwrap();
         assert_eq!(found, [1, 2, 3]);
         kernel.join().unwrap();
@@ -198,22 +212,11 @@ mod tests {
 
     #[test]
     fn what_is_left_of_an_earlier_answer_is_none() {
-        let pair = rustix::net::socketpair;
-        let (near, far) =
-            pair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
-        // In the kernel's place.
-        let kernel = thread::spawn(move || {
-            let mut buffer = [0; 256];
-            for (late, code) in [(Some((0, 17)), 0), (Some((1, 0)), 28), (None, 0)] {
-                let (length, _) = rustix::net::recv(&far, &mut buffer, RecvFlags::empty()).unwrap();
-                let number = messages(&buffer[..length]).next().unwrap().sequence;
-                let late = late.map(|(number, code)| answer(number, code));
-                for answer in late.into_iter().chain([answer(number, code)]) {
-                    rustix::net::send(&far, &answer, SendFlags::empty()).unwrap();
-                }
-            }
+        let (netlink, kernel) = in_the_kernels_place(3, |request, number| match request {
+            0 => vec![answer(0, 17), answer(number, 0)],
+            1 => vec![answer(1, 0), answer(number, 28)],
+            _ => vec![answer(number, 0)],
         });
-        let netlink = Netlink { socket: near, turn: Mutex::default(), last: AtomicU32::new(0) };
         let request = || {
             let mut request = Builder::default();
             request.message(16, ACK, &[]);
