@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Instant;
 
-use common::{Daemon, PATIENCE, failure, reserved};
+use common::{Daemon, PATIENCE, failure, reserved, until};
 use serde_json::Value;
 use socket2::Socket;
 
@@ -267,9 +267,7 @@ fn connections_keep_to_their_server_and_one_stops_without_a_byte_lost() {
     stopped.logs("under way may go on for 1h");
     // New ones come to the other one only, and both of their paths with them.
     let fresh: Vec<_> = (BEFORE..BEFORE + AFTER).map(|n| begin(world.local, n)).collect();
-    while world.with_two_links(1) < counts[1] + AFTER as usize {
-        thread::yield_now();
-    }
+    until("the second has them all", || world.with_two_links(1) >= counts[1] + AFTER as usize);
     let all = streams.into_iter().chain(fresh).enumerate();
     thread::scope(|scope| {
         for (number, stream) in all {

@@ -7,7 +7,7 @@ mod common;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Output};
 
-use common::{Daemon, alone, failure, one_line, run};
+use common::{Daemon, alone, failure, one_line, run, until};
 use socket2::SockRef;
 use weftline_bpf::{Control, IS_BUILT};
 
@@ -86,9 +86,7 @@ fn it_is_there_while_its_holder_lives() {
     assert_eq!(holder.end().0, None);
     // The kernel closes what the process held.
     for name in ["lia", "olia"] {
-        while control(name).is_loaded() {
-            std::thread::yield_now();
-        }
+        until("the kernel lets it go", || !control(name).is_loaded());
     }
     let (mut peer, _) = listener.accept().unwrap();
     std::io::Write::write_all(&mut &kept, &[7; 5000]).unwrap();
@@ -184,7 +182,5 @@ fn a_server_loads_what_its_clients_ask_for() {
     std::io::Write::write_all(&mut stream, &[7; 100_000]).unwrap();
     std::io::Read::read_exact(&mut stream, &mut [0; 100_000]).unwrap();
     drop((client, server));
-    while control("balia").is_loaded() {
-        std::thread::yield_now();
-    }
+    until("the kernel lets it go", || !control("balia").is_loaded());
 }

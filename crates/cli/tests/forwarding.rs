@@ -8,7 +8,7 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::thread;
 
-use common::{Daemon, connect, refusing, reserved, serve, serve_at};
+use common::{Daemon, connect, refusing, reserved, serve, serve_at, until};
 
 fn pattern(len: usize, seed: u64) -> Vec<u8> {
     (0..len as u64)
@@ -177,9 +177,7 @@ fn a_connection_under_way_may_finish_after_the_first_signal_and_not_after_the_se
         stream.read_exact(&mut [0]).unwrap();
         client.signal("-TERM");
         // It does not take new connections any more.
-        while TcpStream::connect(local).is_ok() {
-            thread::yield_now();
-        }
+        until("it refuses", || TcpStream::connect(local).is_err());
         if impatient {
             client.signal("-TERM");
             let error = stream.read_to_end(&mut Vec::new()).unwrap_err();

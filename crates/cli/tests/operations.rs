@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Instant;
 
-use common::{Daemon, PATIENCE, echo, failure, run, weftline};
+use common::{Daemon, PATIENCE, echo, failure, run, until, weftline};
 use serde_json::Value;
 
 /// A connection through the daemons that has had `len` bytes sent there and back.
@@ -339,9 +339,7 @@ fn a_daemon_without_a_named_socket_is_found_and_one_killed_leaves_nothing_in_the
         fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path()).collect()
     };
     let first = start(&[]);
-    while sockets().len() != 1 {
-        thread::yield_now();
-    }
+    until("its control socket is there", || sockets().len() == 1);
     drop(first);
     assert_eq!(sockets().len(), 1, "killed, it could not clear up");
     // One that was killed before its socket had its name.
@@ -552,12 +550,12 @@ fn event_files_tell_a_connections_life() {
         let is_over = |records: &Vec<Value>| {
             records.last().is_some_and(|last| last["name"] == "weftline:connection_closed")
         };
-        let log = loop {
-            if let Some(log) = files(&dir).iter().map(|file| records(file)).find(is_over) {
-                break log;
-            }
-            thread::yield_now();
-        };
+        let mut over = None;
+        until("a log is at its end", || {
+            over = files(&dir).iter().map(|file| records(file)).find(is_over);
+            over.is_some()
+        });
+        let log = over.unwrap();
         assert_eq!(log[0]["serialization_format"], "application/qlog+json-seq");
         assert_eq!(log[0]["trace"]["vantage_point"]["type"], vantage);
         let names: Vec<&str> =

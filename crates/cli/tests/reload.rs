@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Daemon, echo, refusing, reserved, serve};
+use common::{Daemon, echo, refusing, reserved, serve, until};
 use weftline_judged::verdict;
 
 /// Sends `len` bytes there and back on a connection under way.
@@ -169,9 +169,7 @@ fn listeners_come_and_go_each_with_its_scheduler() {
 
     // The second goes; its connection under way does not.
     world.reload(&client, &format!("{paths}{first}"), &[]);
-    while TcpStream::connect(two).is_ok() {
-        thread::yield_now();
-    }
+    until("it refuses", || TcpStream::connect(two).is_err());
     exchange(&mut kept, 300_000);
     exchange(&mut TcpStream::connect(one).unwrap(), 300_000);
 

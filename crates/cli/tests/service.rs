@@ -11,7 +11,7 @@ use std::os::unix::net::UnixDatagram;
 use std::process::Command;
 use std::thread;
 
-use common::{Daemon, PATIENCE, connect, echo, failure, serve, weftline};
+use common::{Daemon, PATIENCE, connect, echo, failure, serve, until, weftline};
 
 /// One byte there and back: the connection is under way at both ends.
 fn begin(local: SocketAddr) -> TcpStream {
@@ -61,9 +61,7 @@ fn a_server_that_stops_takes_nobody_new_and_lets_the_others_finish() {
     let mut stream = begin(local);
     server.signal("-TERM");
     server.logs("stopping: 1 connection under way may go on for 30s");
-    while TcpStream::connect(address).is_ok() {
-        thread::yield_now();
-    }
+    until("it refuses", || TcpStream::connect(address).is_err());
     exchange(&mut stream);
     finish(stream);
     server.logs("stopped");

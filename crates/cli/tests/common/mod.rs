@@ -16,12 +16,22 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
 
 /// Far more than anything here takes: a test that waits this long hangs.
 pub const PATIENCE: Duration = Duration::from_secs(400);
+
+/// Waits until it is so; `what` says so if it never is.
+#[track_caller]
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
+        thread::yield_now();
+    }
+}
 
 /// One test on the machine at a time that wants to know which congestion controls are loaded: the
 /// kernel has one list of them.

@@ -58,10 +58,10 @@ fn a_package_that_was_killed_is_gone_on_with() {
         .spawn()
         .unwrap();
     let package = dir.path().join("pkg");
-    while !package.join("gops/000000.json").is_file() {
+    until("the first GoP is there", || {
         assert!(child.try_wait().unwrap().is_none(), "it ended before its first GoP");
-        std::thread::yield_now();
-    }
+        package.join("gops/000000.json").is_file()
+    });
     child.kill().unwrap();
     child.wait().unwrap();
     let first = fs::metadata(package.join("tiles/t000q22/000000.m4s")).unwrap();

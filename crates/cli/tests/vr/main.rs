@@ -15,6 +15,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use common::until;
 use common::vr::{Finished, fails, ffmpeg, finish};
 use weftline_video::rd::RdTable;
 

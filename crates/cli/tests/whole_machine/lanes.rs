@@ -1,5 +1,8 @@
 //! UDP, DNS and ICMP through the server, over both links.
 
+mod dns;
+mod lengths;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
@@ -15,6 +18,7 @@ use weftline_lab::netns::Netns;
 use crate::common::{Daemon, PATIENCE, weftline};
 use crate::network::{FAR_V4, Network, PRIVATE, SERVER, SITE_V6, ip, join, text};
 use crate::sniffer::{Classes, Sniffer};
+use dns::{QUERY, resolver, serve_with_resolver};
 
 /// A machine of the internet that answers each datagram with who sent it, a space, and what was in it.
 pub(crate) struct Echo {
@@ -287,206 +291,6 @@ fn ecn_goes_into_the_lanes_and_out_of_them_and_dscp_stays_inside() {
             seen.extend(classes.seen());
         }
     }
-}
-
-/// What the client shows of its lanes: the longest packet of each that is up.
-fn longest(net: &Network) -> Vec<u64> {
-    let status = status_with_lanes(net, &net.client, &[]);
-    let lanes = status["bonds"][0]["lanes"].as_array().unwrap();
-    let up = lanes.iter().filter(|lane| lane["state"] == "up");
-    up.map(|lane| lane["mtu"].as_u64().unwrap()).collect()
-}
-
-/// Waits until both lanes are known for what they carry.
-#[track_caller]
-fn carry(net: &Network, wanted: [std::ops::RangeInclusive<u64>; 2]) {
-    let began = Instant::now();
-    loop {
-        let longest = longest(net);
-        if longest.len() == 2 && (0..2).all(|n| wanted[n].contains(&longest[n])) {
-            return;
-        }
-        assert!(began.elapsed() < PATIENCE, "{longest:?}, not {wanted:?}");
-        thread::sleep(Duration::from_millis(20));
-    }
-}
-
-/// Sends datagrams of so many bytes of payload that nobody may cut, until one is answered; or, as it may
-/// become known to be too long, the error of that.
-#[track_caller]
-fn ask_whole(net: &Network, to: SocketAddr, length: usize) -> io::Result<()> {
-    let whole = socket(net, to.is_ipv4());
-    match to.is_ipv4() {
-        true => sockopt::set_ip_mtu_discover(&whole, sockopt::Ipv4PathMtuDiscovery::DO)?,
-        false => sockopt::set_ipv6_mtu_discover(&whole, sockopt::Ipv6PathMtuDiscovery::DO)?,
-    }
-    whole.set_read_timeout(Some(Duration::from_millis(100)))?;
-    let began = Instant::now();
-    loop {
-        whole.send_to(&vec![b'x'; length], to)?;
-        if whole.recv_from(&mut [0; 2048]).is_ok() {
-            return Ok(());
-        }
-        assert!(began.elapsed() < PATIENCE, "{to}, {length} bytes");
-    }
-}
-
-/// What a lane is known to carry over a link of 1,400 bytes: less than that by the headers of IP, UDP and the
-/// lane, or a few bytes less. This kind of link lets four more through, for a VLAN.
-const NARROW: std::ops::RangeInclusive<u64> = 1321..=1332;
-
-/// Both links carry less than the device's packets, and what is longer vanishes beyond them.
-#[test]
-fn what_no_link_carries_is_cut_or_its_sender_is_told() {
-    let Some(net) = Network::set_up() else { return };
-    let v4 = Echo::start(&net.internet, &format!("{FAR_V4}:7000"));
-    let v6 = Echo::start(&net.internet, &format!("[{SITE_V6}]:7000"));
-    for link in ["wlan0", "wwan0"] {
-        ip(&net.server, &format!("link set {link} mtu 1400"));
-    }
-    let control = net.run.path().join("serve.sock");
-    let control = control.to_str().unwrap();
-    let (_server, invite) = net.serve_with_control(control, &["--listen", "0.0.0.0:0"]);
-    let _up = up(&net, &invite);
-    carry(&net, [NARROW, NARROW]);
-    for to in [v4.address, v6.address] {
-        let error = ask_whole(&net, to, 1348).unwrap_err();
-        assert_eq!(error.raw_os_error(), Some(90), "{to}: {error}");
-        ask_whole(&net, to, 1200).unwrap();
-    }
-    // What may be cut comes in pieces, both ways; so does what was sent whole at first.
-    assert_eq!(ask(&net, v4.address, &[b'x'; 1372]).len(), 1372 + "198.51.100.1 ".len());
-    // An answer is longer than the question, and may be what is too long: then its sender is told, once the
-    // server knows.
-    let began = Instant::now();
-    while !counters(&net, &net.server, control).contains_key("too_long_packets") {
-        assert!(began.elapsed() < PATIENCE, "the server has sent all");
-        ask_whole(&net, v6.address, 1272).unwrap();
-    }
-    ask_whole(&net, v6.address, 1272).unwrap();
-}
-
-#[test]
-fn long_packets_go_over_the_link_that_carries_them_until_none_does() {
-    let Some(net) = Network::set_up() else { return };
-    let far = Echo::start(&net.internet, &format!("{FAR_V4}:7000"));
-    ip(&net.server, "link set wlan0 mtu 1400");
-    let (_server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
-    let _up = up(&net, &invite);
-    carry(&net, [NARROW, 1400..=1400]);
-    for length in [1372, 1200, 1372] {
-        ask_whole(&net, far.address, length).unwrap();
-    }
-    ip(&net.server, "link set wwan0 mtu 1400");
-    let began = Instant::now();
-    while ask_whole_once_more(&net, far.address) {
-        assert!(began.elapsed() < PATIENCE, "{:?}", longest(&net));
-    }
-    carry(&net, [NARROW, NARROW]);
-}
-
-/// Whether a datagram that fills the device's packets is not refused yet.
-fn ask_whole_once_more(net: &Network, to: SocketAddr) -> bool {
-    let whole = socket(net, true);
-    sockopt::set_ip_mtu_discover(&whole, sockopt::Ipv4PathMtuDiscovery::DO).unwrap();
-    whole.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
-    (0..20).all(|_| {
-        let is_sent = whole.send_to(&[b'x'; 1372], to).is_ok();
-        let _ = whole.recv_from(&mut [0; 2048]);
-        is_sent
-    })
-}
-
-const QUERY: &[u8] =
-    b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x03far\x07example\x00\x00\x01\x00\x01";
-
-/// A resolver of the server's machine, which answers with what it was asked.
-fn resolver(ns: &Netns) -> Arc<AtomicU64> {
-    long_resolver(ns, 0)
-}
-
-/// The same with answers of so many bytes at least.
-fn long_resolver(ns: &Netns, least: usize) -> Arc<AtomicU64> {
-    let socket = ns.run(|| UdpSocket::bind("127.0.0.1:53")).unwrap();
-    let asked = Arc::new(AtomicU64::new(0));
-    let count = Arc::clone(&asked);
-    thread::spawn(move || {
-        let mut buffer = [0; 2048];
-        while let Ok((length, from)) = socket.recv_from(&mut buffer) {
-            count.fetch_add(1, Ordering::SeqCst);
-            buffer[2] |= 0x80;
-            let _ = socket.send_to(&buffer[..length.max(least)], from);
-        }
-    });
-    asked
-}
-
-/// Starts the server with a resolver on its own machine in its resolv.conf(5).
-fn serve_with_resolver(net: &Network, more: &[&str]) -> (Daemon, String) {
-    let file = net.state.path().join("resolv.conf");
-    fs::write(&file, "nameserver 127.0.0.1\n").unwrap();
-    let program = weftline(&[]);
-    let mut command = net.server.command("unshare");
-    let script = "mount --bind \"$0\" /etc/resolv.conf && exec \"$@\"";
-    command.args(["--mount", "--propagation", "private", "sh", "-c", script]).arg(&file);
-    command.arg(program.get_program());
-    net.serve_by(command, more)
-}
-
-#[test]
-fn questions_to_dns_are_answered_by_the_server_s_resolver() {
-    let Some(net) = Network::set_up() else { return };
-    let asked = resolver(&net.server);
-    let (_server, invite) = serve_with_resolver(&net, &["--listen", "0.0.0.0:0"]);
-    // On the link's own network, as most machines have it.
-    let router = net.server.run(|| UdpSocket::bind("192.168.1.1:53")).unwrap();
-    router.set_nonblocking(true).unwrap();
-    let up = up(&net, &invite);
-    for to in ["192.168.1.1:53", "192.0.2.53:53", "[2001:db8:77::53]:53"] {
-        let answer = ask(&net, to.parse().unwrap(), QUERY);
-        assert_eq!(answer.len(), QUERY.len());
-        assert_eq!((&answer[..2], answer[2] & 0x80), (&QUERY[..2], 0x80));
-    }
-    assert!(asked.load(Ordering::SeqCst) >= 3);
-    let nobody = router.recv_from(&mut [0; 64]).map_err(|error| error.kind());
-    assert_eq!(nobody.unwrap_err(), io::ErrorKind::WouldBlock, "the router is not asked");
-    up.signal("-TERM");
-    assert_eq!(up.end().0, Some(0));
-
-    // Switched off, it is.
-    fs::write(net.state.path().join("up.toml"), "dns = \"system\"\n").unwrap();
-    let _up = self::up(&net, &invite);
-    let socket = socket(&net, true);
-    let began = Instant::now();
-    loop {
-        socket.send_to(QUERY, "192.168.1.1:53").unwrap();
-        match router.recv_from(&mut [0; 64]) {
-            Ok((_, from)) => break assert_eq!(from.ip().to_string(), "192.168.1.20"),
-            Err(error) => assert!(began.elapsed() < PATIENCE, "{error}"),
-        }
-        thread::sleep(Duration::from_millis(20));
-    }
-}
-
-/// Both links carry less than the answer: it is not lost, but says that it is to be asked for by TCP.
-#[test]
-fn an_answer_to_dns_that_no_link_carries_says_so() {
-    let Some(net) = Network::set_up() else { return };
-    for link in ["wlan0", "wwan0"] {
-        ip(&net.server, &format!("link set {link} mtu 1400"));
-    }
-    let asked = long_resolver(&net.server, 1345);
-    let options = ["--listen", "0.0.0.0:0", "--control", "none"];
-    let (_server, invite) = serve_with_resolver(&net, &options);
-    let _up = up(&net, &invite);
-    carry(&net, [NARROW, NARROW]);
-    for to in ["192.0.2.53:53", "[2001:db8:77::53]:53"] {
-        let answer = ask(&net, to.parse().unwrap(), QUERY);
-        // The one question, and the bit that says that the rest was cut off.
-        assert_eq!((answer.len(), answer[2] & 0x82), (QUERY.len(), 0x82), "{to}");
-        assert_eq!((&answer[..2], &answer[12..]), (&QUERY[..2], &QUERY[12..]));
-    }
-    assert!(asked.load(Ordering::SeqCst) >= 2);
 }
 
 #[test]

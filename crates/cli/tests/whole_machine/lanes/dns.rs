@@ -1,0 +1,96 @@
+//! Questions to DNS that the lanes carry to the server's resolver.
+
+use super::lengths::{NARROW, carry};
+use super::*;
+
+pub(super) const QUERY: &[u8] =
+    b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x03far\x07example\x00\x00\x01\x00\x01";
+
+/// A resolver of the server's machine, which answers with what it was asked.
+pub(super) fn resolver(ns: &Netns) -> Arc<AtomicU64> {
+    long_resolver(ns, 0)
+}
+
+/// The same with answers of so many bytes at least.
+fn long_resolver(ns: &Netns, least: usize) -> Arc<AtomicU64> {
+    let socket = ns.run(|| UdpSocket::bind("127.0.0.1:53")).unwrap();
+    let asked = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&asked);
+    thread::spawn(move || {
+        let mut buffer = [0; 2048];
+        while let Ok((length, from)) = socket.recv_from(&mut buffer) {
+            count.fetch_add(1, Ordering::SeqCst);
+            buffer[2] |= 0x80;
+            let _ = socket.send_to(&buffer[..length.max(least)], from);
+        }
+    });
+    asked
+}
+
+/// Starts the server with a resolver on its own machine in its resolv.conf(5).
+pub(super) fn serve_with_resolver(net: &Network, more: &[&str]) -> (Daemon, String) {
+    let file = net.state.path().join("resolv.conf");
+    fs::write(&file, "nameserver 127.0.0.1\n").unwrap();
+    let program = weftline(&[]);
+    let mut command = net.server.command("unshare");
+    let script = "mount --bind \"$0\" /etc/resolv.conf && exec \"$@\"";
+    command.args(["--mount", "--propagation", "private", "sh", "-c", script]).arg(&file);
+    command.arg(program.get_program());
+    net.serve_by(command, more)
+}
+
+#[test]
+fn questions_to_dns_are_answered_by_the_server_s_resolver() {
+    let Some(net) = Network::set_up() else { return };
+    let asked = resolver(&net.server);
+    let (_server, invite) = serve_with_resolver(&net, &["--listen", "0.0.0.0:0"]);
+    // On the link's own network, as most machines have it.
+    let router = net.server.run(|| UdpSocket::bind("192.168.1.1:53")).unwrap();
+    router.set_nonblocking(true).unwrap();
+    let up = up(&net, &invite);
+    for to in ["192.168.1.1:53", "192.0.2.53:53", "[2001:db8:77::53]:53"] {
+        let answer = ask(&net, to.parse().unwrap(), QUERY);
+        assert_eq!(answer.len(), QUERY.len());
+        assert_eq!((&answer[..2], answer[2] & 0x80), (&QUERY[..2], 0x80));
+    }
+    assert!(asked.load(Ordering::SeqCst) >= 3);
+    let nobody = router.recv_from(&mut [0; 64]).map_err(|error| error.kind());
+    assert_eq!(nobody.unwrap_err(), io::ErrorKind::WouldBlock, "the router is not asked");
+    up.signal("-TERM");
+    assert_eq!(up.end().0, Some(0));
+
+    // Switched off, it is.
+    fs::write(net.state.path().join("up.toml"), "dns = \"system\"\n").unwrap();
+    let _up = self::up(&net, &invite);
+    let socket = socket(&net, true);
+    let began = Instant::now();
+    loop {
+        socket.send_to(QUERY, "192.168.1.1:53").unwrap();
+        match router.recv_from(&mut [0; 64]) {
+            Ok((_, from)) => break assert_eq!(from.ip().to_string(), "192.168.1.20"),
+            Err(error) => assert!(began.elapsed() < PATIENCE, "{error}"),
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Both links carry less than the answer: it is not lost, but says that it is to be asked for by TCP.
+#[test]
+fn an_answer_to_dns_that_no_link_carries_says_so() {
+    let Some(net) = Network::set_up() else { return };
+    for link in ["wlan0", "wwan0"] {
+        ip(&net.server, &format!("link set {link} mtu 1400"));
+    }
+    let asked = long_resolver(&net.server, 1345);
+    let options = ["--listen", "0.0.0.0:0", "--control", "none"];
+    let (_server, invite) = serve_with_resolver(&net, &options);
+    let _up = up(&net, &invite);
+    carry(&net, [NARROW, NARROW]);
+    for to in ["192.0.2.53:53", "[2001:db8:77::53]:53"] {
+        let answer = ask(&net, to.parse().unwrap(), QUERY);
+        // The one question, and the bit that says that the rest was cut off.
+        assert_eq!((answer.len(), answer[2] & 0x82), (QUERY.len(), 0x82), "{to}");
+        assert_eq!((&answer[..2], &answer[12..]), (&QUERY[..2], &QUERY[12..]));
+    }
+    assert!(asked.load(Ordering::SeqCst) >= 2);
+}
