@@ -94,8 +94,8 @@ impl Client {
     /// Whether the server lets the connection in, [`Control::established`](crate::Control::established)
     /// waits for; if it does not, reading and writing fail with the error that `connect` would have
     /// returned, and nothing of what was written has been delivered. While the server has not
-    /// answered, up to 256 KiB are sent; if the path breaks meanwhile, another one asks again, and
-    /// the server delivers no byte twice. Data go nowhere before TLS is complete: nothing can be
+    /// answered, up to 32 KiB are sent; if the path breaks meanwhile, another one asks again, and
+    /// the server delivers no byte twice, however late one of the questions comes. Data go nowhere before TLS is complete: nothing can be
     /// replayed, unlike TLS's own early data (RFC 8446 §8).
     ///
     /// Where several servers stand behind one address, the other path may ask another server, and

@@ -84,10 +84,7 @@ async fn connect(
 ) -> Result<TcpStream, Error> {
     let path = &settings.paths[index].0;
     let options = settings.socket_options(path);
-    let stream = socket::connect_any(&path.bind, candidates, &options).await?;
-    settings.knowledge[index].note_answer();
-    settings.common.answers.send_replace(());
-    Ok(stream)
+    socket::connect_any(&path.bind, candidates, &options).await
 }
 
 #[cfg(test)]

@@ -22,7 +22,8 @@ const MAX_ATTEMPTS: usize = 20;
 pub(crate) struct PathKnowledge {
     /// For the connection that dials often.
     pub(crate) seat: ProbeSeat,
-    /// How often the server has answered on the path.
+    /// How often the server has taken a subflow on the path. That something takes TCP connections
+    /// there says little: it may be a portal, or a balancer without a server.
     answered: AtomicU64,
     names: Mutex<Names>,
     /// The connections that may make their first attempt on the path now.
@@ -54,12 +55,12 @@ impl Default for PathKnowledge {
 }
 
 impl PathKnowledge {
-    /// How often the server has answered on the path.
+    /// How often the server has taken a subflow on the path.
     pub(crate) fn answers(&self) -> u64 {
         self.answered.load(Ordering::Relaxed)
     }
 
-    /// The server has answered.
+    /// The server has taken a subflow.
     pub(crate) fn note_answer(&self) {
         self.answered.fetch_add(1, Ordering::Relaxed);
     }

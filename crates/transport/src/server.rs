@@ -200,7 +200,7 @@ impl ServerBuilder {
             socket: self.socket,
             decoy: SessionKeys::random()?,
             wants_token: !self.tokens.is_empty(),
-            tables: Mutex::new(Tables::new(self.tokens)),
+            tables: Mutex::new(Tables::new(self.tokens, self.limits.handshake_timeout)),
             numbering: Numbering::random()?,
             groups: Groups::default(),
             accepted,

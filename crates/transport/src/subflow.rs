@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 use std::{fmt, io};
 
@@ -193,12 +193,25 @@ struct Announcer {
     local: SocketAddr,
     peer: SocketAddr,
     congestion: CongestionInUse,
-    is_up: AtomicBool,
+    told: Mutex<Told>,
+}
+
+/// What has been told of a subflow.
+enum Told {
+    Nothing,
+    Up,
+    /// It is gone: nothing more is told.
+    All,
 }
 
 impl Announcer {
+    /// The reader, which tells this, may be about to when the subflow ends.
     fn up(&self) {
-        self.is_up.store(true, Ordering::SeqCst);
+        let mut told = self.told.lock().expect("nobody panics with it");
+        if !matches!(*told, Told::Nothing) {
+            return;
+        }
+        *told = Told::Up;
         COUNTERS.subflow_up();
         congestion::say_once(&self.congestion);
         let (subflow, local, peer) = (self.id.0, self.local, self.peer);
@@ -207,7 +220,8 @@ impl Announcer {
 
     /// One that has not been up is nobody's business.
     fn down(&self, reason: &SubflowEnd) {
-        if self.is_up.load(Ordering::SeqCst) {
+        let mut told = self.told.lock().expect("nobody panics with it");
+        if matches!(std::mem::replace(&mut *told, Told::All), Told::Up) {
             COUNTERS.subflow_down();
             self.tell(PathEventKind::Down { subflow: self.id.0, reason: reason.to_string() });
         }
@@ -236,9 +250,9 @@ pub(crate) fn start(
     let (news, is_watched) = (shared.path_news(), AtomicBool::new(true));
     let ended = Arc::new(Ended { is_down: AtomicBool::new(false), news: Arc::clone(&news) });
     let socket = Arc::new(Socket { stream: parts.stream, cipher, peer, news, is_watched });
-    let (shared, name, is_up) = (Arc::clone(shared), Arc::clone(name), AtomicBool::new(false));
+    let (shared, name, told) = (Arc::clone(shared), Arc::clone(name), Mutex::new(Told::Nothing));
     let congestion = parts.congestion;
-    let announcer = Arc::new(Announcer { shared, id, path, name, local, peer, congestion, is_up });
+    let announcer = Arc::new(Announcer { shared, id, path, name, local, peer, congestion, told });
     if awaited.is_none() {
         announcer.up();
     }

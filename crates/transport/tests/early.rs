@@ -20,7 +20,9 @@ use weftline::{
     Token, refusal,
 };
 use weftline_core::session::RESET_ABANDONED;
-use weftline_core::wire::{Data, Hello, HelloNonce, INITIAL_CREDIT, Preamble, Record, Refusal};
+use weftline_core::wire::{
+    Ack, Data, Hello, HelloNonce, INITIAL_CREDIT, Preamble, Record, Refusal,
+};
 
 const BOTH: [Security; 2] = [Security::Plain, Security::Tls];
 
@@ -402,6 +404,52 @@ async fn a_hello_said_again_joins_the_connection_of_the_same_client_only() {
             }
         };
         assert_eq!(late.code, refusal::JOIN);
+    })
+    .await;
+}
+
+/// What came with it would be delivered a second time.
+#[tokio::test]
+async fn a_hello_that_was_held_up_until_its_connection_was_closed_opens_no_other() {
+    patiently(async {
+        let (server, trust) = pair(Security::Tls);
+        let server = server.limits(patient());
+        let mut server = server.bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
+        let address = server.local_addrs()[0];
+        let say = async |subflow: u64| {
+            let mut peer = TlsPeer::connect(address).await;
+            let nonce = HelloNonce([5; 16]);
+            let hello = Hello { subflow, path: subflow, nonce, ..hello() };
+            let data = Data { offset: 0, payload: Bytes::from_static(b"a request") };
+            peer.open(&[Record::Hello(hello), Record::Data(data), Record::Fin(9)]).await;
+            loop {
+                match peer.receive().await.unwrap() {
+                    Record::HelloReply(reply) => break (peer, Ok(reply)),
+                    Record::Refusal(refusal) => break (peer, Err(refusal)),
+                    _ => {}
+                }
+            }
+        };
+        let (mut peer, reply) = say(0).await;
+        let mut there = server.accept().await;
+        assert_eq!(read_all(&mut there).await, b"a request");
+        there.shutdown().await.unwrap();
+        peer.say(&[Record::Ack(Ack { fin: true, credit: 1 << 20, ..Ack::default() })]).await;
+        while peer.receive().await.is_some() {}
+        peer.close().await;
+        there.closed().await.unwrap();
+        let mut number = 1;
+        let refused = loop {
+            match say(number).await.1 {
+                // It is on its way out.
+                Ok(again) => assert_eq!(Ok(again), reply),
+                Err(refusal) => break refusal,
+            }
+            number += 1;
+        };
+        let said = (refused.code, &*refused.reason);
+        assert_eq!(said, (refusal::JOIN, "this connection is over"));
+        check_next(&mut server, &two_paths(trust).server(address).build().unwrap()).await;
     })
     .await;
 }

@@ -258,6 +258,34 @@ async fn a_join_belongs_to_its_secret_and_its_channel() {
     .await;
 }
 
+/// The client has given up the older one for the newer.
+#[tokio::test]
+async fn a_join_that_was_held_up_does_not_end_the_path_s_newer_subflow() {
+    patiently(async {
+        let (mut server, address) = tls_server();
+        let mut first = TlsPeer::connect(address).await;
+        let reply = first.hello(hello()).await.unwrap();
+        let mut there = server.accept().await;
+        let mut newer = TlsPeer::connect(address).await;
+        let join = Join { path: 1, ..newer.proven(&reply, 6) };
+        newer.join(join).await.unwrap();
+        let mut older = TlsPeer::connect(address).await;
+        let join = Join { path: 1, ..older.proven(&reply, 5) };
+        let refused = older.join(join).await.unwrap_err();
+        assert_eq!(refused.code, refusal::SUBFLOW, "{refused:?}");
+        // On another path any number that is new will do.
+        let mut other = TlsPeer::connect(address).await;
+        let join = Join { path: 2, ..other.proven(&reply, 4) };
+        other.join(join).await.unwrap();
+        let payload = bytes::Bytes::from_static(b"still here");
+        newer.say(&[Record::Data(weftline_core::wire::Data { offset: 0, payload })]).await;
+        let mut got = [0; 10];
+        there.read_exact(&mut got).await.unwrap();
+        assert_eq!(&got, b"still here");
+    })
+    .await;
+}
+
 /// A captive portal, or a relay that breaks TLS open with a certificate of its own.
 #[tokio::test]
 async fn a_relay_with_its_own_certificate_is_named_and_gets_no_path() {

@@ -117,8 +117,9 @@ pub struct Life {
     peer_timeout: Duration,
     is_accepted: bool,
     subflows: usize,
-    /// Since when an open connection has been without a subflow, or when one that is over was so
-    /// first: however many it gets then, it drains no longer.
+    /// Since when an open connection has been without a subflow. Of one that is closed: when it was so
+    /// first, or when those that it had must have gone; however many it gets then, it drains no
+    /// longer.
     dark_since: Option<Instant>,
     left: Option<Left>,
     is_over: bool,
@@ -216,9 +217,10 @@ impl Life {
 
     /// The server has let it in. Returns whether that is news.
     pub fn accepted(&mut self, now: Instant) -> bool {
-        if std::mem::replace(&mut self.is_accepted, true) || self.is_over() {
+        if self.is_over || self.is_accepted {
             return false;
         }
+        self.is_accepted = true;
         if self.subflows == 0 {
             self.dark_since = Some(now);
         }
@@ -241,7 +243,7 @@ impl Life {
         }
         self.subflows = self.subflows.saturating_sub(1);
         if self.subflows == 0 && self.is_accepted {
-            self.dark_since = self.dark_since.or(Some(now));
+            self.dark_since = Some(self.dark_since.map_or(now, |since| since.min(now)));
         }
     }
 
@@ -286,7 +288,10 @@ impl Life {
             return;
         }
         match event {
-            Event::Closed => self.note(Ending::Closed),
+            Event::Closed => {
+                self.note(Ending::Closed);
+                self.dark_since = Some(now + self.close_time());
+            }
             Event::Reset(code, reason) => {
                 self.note(Ending::Failed(Cause::Reset(*code, reason.clone())));
             }

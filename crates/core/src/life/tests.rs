@@ -127,10 +127,29 @@ fn a_closed_connection_waits_for_a_subflow_to_drain() {
     assert_eq!(end.life.poll_ending(), Some(Ending::Closed));
     assert_eq!((end.life.phase(), end.life.wants_subflow()), (Phase::Over, false));
     assert!(end.life.takes_subflow(), "the peer may have lost that which is here");
-    end.down(false, at(12));
+    end.down(false, at(3));
     assert!(end.life.wants_subflow(), "the peer may not know, and waits as long for a path");
-    assert_eq!(end.ends_at(at(19)), None, "it has ended before");
+    assert_eq!(end.ends_at(at(10)), None, "it has ended before");
     assert_eq!((end.life.phase(), end.life.poll_timeout()), (Phase::Gone, None));
+}
+
+#[test]
+fn a_peer_that_joins_again_and_again_keeps_no_closed_connection() {
+    let mut end = End::open();
+    end.close(at(1));
+    let close_time = end.life.close_time();
+    let mut now = at(1);
+    while end.life.takes_subflow() {
+        assert!(now <= at(1) + close_time + GRACE + close_time, "{now}: it is there for ever");
+        // One more, before the last is overdue.
+        end.life.subflow_up();
+        now += close_time / 2;
+        end.life.handle_timeout(&mut end.session, now);
+        end.life.subflow_down(false, now);
+    }
+    assert_eq!(end.life.phase(), Phase::Over);
+    end.life.subflow_down(false, now);
+    assert_eq!(end.life.phase(), Phase::Gone);
 }
 
 #[test]

@@ -4,7 +4,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::Action;
+use super::path::Path;
+use super::{Action, PathPlan};
 use crate::{Instant, PathId};
 
 /// How often it is looked at, and after how long beside another path it is closed whatever it
@@ -25,7 +26,7 @@ pub struct Carried {
 
 #[derive(Debug)]
 pub(super) struct Leaving {
-    pub(super) path: PathId,
+    path: Path,
     next: Instant,
     /// When it is closed whatever it carries.
     deadline: Option<Instant>,
@@ -34,8 +35,24 @@ pub(super) struct Leaving {
 }
 
 impl Leaving {
-    pub(super) fn new(path: PathId, now: Instant) -> Self {
+    pub(super) fn new(path: Path, now: Instant) -> Self {
         Self { path, next: now + LOOK_INTERVAL, deadline: None, received: None }
+    }
+
+    pub(super) const fn id(&self) -> PathId {
+        self.path.plan.id
+    }
+
+    pub(super) const fn path_mut(&mut self) -> &mut Path {
+        &mut self.path
+    }
+
+    /// The path is in use again, with the subflow that it has.
+    pub(super) fn come_back(self, plan: PathPlan, now: Instant) -> Path {
+        let mut path = self.path;
+        path.plan = plan;
+        path.resume(now);
+        path
     }
 
     pub(super) const fn next(&self) -> Instant {
@@ -45,7 +62,7 @@ impl Leaving {
     pub(super) fn handle_timeout(&mut self, now: Instant, actions: &mut VecDeque<Action>) {
         if self.next <= now {
             self.next = now + LOOK_INTERVAL;
-            actions.push_back(Action::Carried(self.path));
+            actions.push_back(Action::Carried(self.id()));
         }
     }
 

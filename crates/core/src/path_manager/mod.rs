@@ -189,6 +189,7 @@ impl PathManager {
             for path in &mut self.paths {
                 path.pause(now, &mut self.actions);
             }
+            self.check_hello(now);
         }
     }
 
@@ -231,7 +232,7 @@ impl PathManager {
 
     /// The subflow is gone.
     pub fn handle_down(&mut self, subflow: SubflowId, now: Instant) {
-        for path in &mut self.paths {
+        for path in self.paths.iter_mut().chain(self.leaving.iter_mut().map(Leaving::path_mut)) {
             path.down(subflow, now);
         }
         self.hasten(now);
@@ -258,34 +259,38 @@ impl PathManager {
         self.paths.iter_mut().for_each(Path::hurry);
     }
 
-    /// The server has answered another connection on the path.
+    /// The server has taken a subflow of another connection on the path.
     pub fn handle_answered(&mut self, path: PathId) {
-        self.paths.iter_mut().filter(|other| other.plan.id == path).for_each(Path::hurry);
+        let same = self.paths.iter_mut().filter(|other| other.plan.id == path);
+        same.for_each(Path::hurry_unless_put_off);
     }
 
     /// The connection has these paths from now on. Those that are not there any more drain.
     pub fn set_paths(&mut self, plans: Vec<PathPlan>, now: Instant) {
         let (actions, leaving) = (&mut self.actions, &mut self.leaving);
-        self.paths.retain_mut(|path| {
-            let stays = plans.iter().any(|plan| plan.id == path.plan.id);
-            if !stays {
-                path.abandon_all(actions);
-                leaving.push(Leaving::new(path.plan.id, now));
-            }
-            stays
-        });
-        for plan in plans {
-            self.leaving.retain(|leaving| leaving.path != plan.id);
-            if !self.paths.iter().any(|path| path.plan.id == plan.id) {
-                self.paths.push(Path::new(PathPlan { reserve: false, ..plan }, now));
-            }
+        let is_left = |path: &mut Path| plans.iter().all(|plan| plan.id != path.plan.id);
+        for mut path in self.paths.extract_if(.., is_left) {
+            path.pause(now, actions);
+            leaving.push(Leaving::new(path, now));
         }
+        for plan in plans {
+            if self.paths.iter().any(|path| path.plan.id == plan.id) {
+                continue;
+            }
+            let plan = PathPlan { reserve: false, ..plan };
+            let back = leaving.extract_if(.., |leaving| leaving.id() == plan.id).next();
+            self.paths.push(match back {
+                Some(leaving) => leaving.come_back(plan, now),
+                None => Path::new(plan, now),
+            });
+        }
+        self.check_hello(now);
         self.hasten(now);
     }
 
     /// What is still on the subflows of a path that drains; `None` if it has none.
     pub fn handle_carried(&mut self, path: PathId, carried: Option<Carried>, now: Instant) {
-        let Some(at) = self.leaving.iter().position(|leaving| leaving.path == path) else { return };
+        let Some(at) = self.leaving.iter().position(|leaving| leaving.id() == path) else { return };
         let done = match carried {
             None => true,
             Some(carried) if self.leaving[at].is_through(&carried, now) => {
@@ -320,7 +325,7 @@ impl PathManager {
             if let Some(first) = dial {
                 let attempt = AttemptId(self.next_attempt);
                 self.next_attempt += 1;
-                path.dial(Attempt::new(attempt, self.dial_timeout, now));
+                path.dial(Attempt::new(attempt, self.dial_timeout, now), now);
                 self.actions.push_back(Action::Dial { attempt, path: path.plan.id, first });
             }
         }
@@ -331,6 +336,16 @@ impl PathManager {
 
     fn attempt_mut(&mut self, attempt: AttemptId) -> Option<&mut Attempt> {
         self.paths.iter_mut().find_map(|path| path.attempt_mut(attempt))
+    }
+
+    /// Whoever was saying hello may have been abandoned: then it is another one's turn.
+    fn check_hello(&mut self, now: Instant) {
+        if let Opening::Said(attempt) = self.opening
+            && self.attempt_mut(attempt).is_none()
+        {
+            self.opening = Opening::Unsaid;
+            self.greet(now);
+        }
     }
 
     /// A path that comes up for the first time has the time of a server that is busy, as another one

@@ -45,7 +45,6 @@ impl Drop for Taken {
 /// The pace of attempts on one path of one connection.
 #[derive(Debug)]
 pub(super) struct Pace {
-    backoff: Backoff,
     seat: Option<Taken>,
     /// What the connection had moved in all, and when it last did.
     moved: (u64, Instant),
@@ -53,26 +52,41 @@ pub(super) struct Pace {
 
 impl Pace {
     /// For a path that has just gone dark.
-    pub(super) const fn new(backoff: Backoff, now: Instant) -> Self {
-        Self { backoff, seat: None, moved: (0, now) }
+    pub(super) const fn new(now: Instant) -> Self {
+        Self { seat: None, moved: (0, now) }
     }
 
-    /// The wait before the next attempt, given how many bytes the connection has moved in all.
-    pub(super) fn wait(&mut self, path: &ProbeSeat, moved: u64, now: Instant) -> Duration {
+    /// Whether the connection is the one that dials often: it is, or it can be.
+    pub(super) fn takes(&mut self, path: &ProbeSeat) -> bool {
+        if self.seat.is_none() {
+            self.seat = path.take();
+        }
+        self.seat.is_some()
+    }
+
+    /// Another one may dial often.
+    pub(super) fn leave_seat(&mut self) {
+        self.seat = None;
+    }
+
+    /// The wait before the next attempt, given how many bytes the connection has moved in all;
+    /// `backoff` has those of the connections that do not dial often.
+    pub(super) fn wait(
+        &mut self,
+        path: &ProbeSeat,
+        moved: u64,
+        backoff: &mut Backoff,
+        now: Instant,
+    ) -> Duration {
         if self.moved.0 != moved {
             self.moved = (moved, now);
         }
         if now.since(self.moved.1) >= BUSY_TIME {
-            self.seat = None;
-        } else if self.seat.is_none() {
-            self.seat = path.take();
+            self.leave_seat();
+        } else if self.takes(path) {
+            return RACE_INTERVAL;
         }
-        if self.seat.is_some() { RACE_INTERVAL } else { self.backoff.next() }
-    }
-
-    /// The wait after an attempt that the server has answered and that still failed.
-    pub(super) fn wait_after_refusal(&mut self) -> Duration {
-        self.backoff.next()
+        backoff.next()
     }
 }
 
@@ -116,12 +130,25 @@ mod tests {
         }
     }
 
+    /// A connection's pace, and its waits.
+    struct Dialler(Pace, Backoff);
+
+    impl Dialler {
+        fn new(now: Instant) -> Self {
+            Self(Pace::new(now), backoff())
+        }
+
+        fn wait(&mut self, path: &ProbeSeat, moved: u64, now: Instant) -> Duration {
+            self.0.wait(path, moved, &mut self.1, now)
+        }
+    }
+
     #[test]
     fn one_connection_dials_often_while_it_has_traffic() {
         let path = ProbeSeat::default();
         let at = Instant::from_millis;
-        let mut first = Pace::new(backoff(), at(0));
-        let mut second = Pace::new(backoff(), at(0));
+        let mut first = Dialler::new(at(0));
+        let mut second = Dialler::new(at(0));
         assert_eq!(first.wait(&path, 1, at(0)), RACE_INTERVAL);
         for moved in 0..5 {
             assert!(second.wait(&path, moved, at(moved)) > RACE_INTERVAL * 9 / 10);
@@ -138,9 +165,9 @@ mod tests {
     fn a_seat_is_free_again_when_its_connection_is_over() {
         let path = ProbeSeat::default();
         let at = Instant::from_millis;
-        let mut first = Pace::new(backoff(), at(0));
+        let mut first = Dialler::new(at(0));
         assert_eq!(first.wait(&path, 1, at(0)), RACE_INTERVAL);
         drop(first);
-        assert_eq!(Pace::new(backoff(), at(1)).wait(&path, 1, at(1)), RACE_INTERVAL);
+        assert_eq!(Dialler::new(at(1)).wait(&path, 1, at(1)), RACE_INTERVAL);
     }
 }

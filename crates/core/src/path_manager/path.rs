@@ -16,15 +16,21 @@ const SHORT_STALL: Duration = Duration::from_millis(400);
 const LONG_STALL: Duration = Duration::from_secs(3);
 /// Dials under way at once on one path.
 pub(super) const MAX_DIALS: usize = 16;
-/// The least time between two dials, however often links and routes change.
+/// The least time between two dials, however often links and routes change, or subflows come up that
+/// are soon gone again.
 const LEAST_WAIT: Duration = Duration::from_millis(50);
+/// A subflow that was up for less than this is no success: something on the path may end each.
+const SHORT_LIFE: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Path {
     pub(super) plan: PathPlan,
     /// How often it has failed while the connection was not open.
     pub(super) failures: u32,
+    /// From the shortest wait again once a subflow has lived.
     backoff: Backoff,
+    /// When it was dialled last.
+    dialled: Option<Instant>,
     attempts: Vec<Attempt>,
     state: State,
 }
@@ -45,6 +51,7 @@ enum State {
 #[derive(Debug)]
 struct Watched {
     subflow: SubflowId,
+    up_at: Instant,
     monitor: Monitor,
     /// `None` while nothing is on its way: then its next write tells.
     next_look: Option<Instant>,
@@ -57,8 +64,10 @@ struct Dark {
     /// The stalled subflow.
     old: Option<(Watched, Stall)>,
     pace: Pace,
-    last: Option<Instant>,
     next: Instant,
+    /// Whether it waits because its last attempt was answered and came to nothing: that others are
+    /// answered is no news then.
+    is_put_off: bool,
 }
 
 /// Since when a subflow makes no progress, and again does.
@@ -72,7 +81,7 @@ impl Path {
     pub(super) fn new(plan: PathPlan, until: Instant) -> Self {
         let backoff = Backoff::new(plan.rng.clone());
         let (failures, attempts, state) = (0, Vec::new(), State::Waiting { until });
-        Self { plan, failures, backoff, attempts, state }
+        Self { plan, failures, backoff, dialled: None, attempts, state }
     }
 
     pub(super) fn attempts(&self) -> impl Iterator<Item = &Attempt> {
@@ -128,8 +137,15 @@ impl Path {
     /// Dials soon, if it is dark.
     pub(super) fn hurry(&mut self) {
         if let State::Dark(dark) = &mut self.state {
-            let soon = dark.last.map_or(dark.next, |last| last + LEAST_WAIT);
+            let soon = self.dialled.map_or(dark.next, |last| last + LEAST_WAIT);
             dark.next = dark.next.min(soon);
+        }
+    }
+
+    /// As `hurry`, unless the answer that it got itself has put it off.
+    pub(super) fn hurry_unless_put_off(&mut self) {
+        if !matches!(&self.state, State::Dark(dark) if dark.is_put_off) {
+            self.hurry();
         }
     }
 
@@ -153,8 +169,8 @@ impl Path {
                 None
             }
             State::Dark(dark) if dark.next <= now => {
-                dark.last = Some(now);
-                dark.next = now + dark.pace.wait(&self.plan.seat, moved, now);
+                dark.is_put_off = false;
+                dark.next = now + dark.pace.wait(&self.plan.seat, moved, &mut self.backoff, now);
                 if let Some((old, _)) = &dark.old {
                     actions.push_back(Action::Look(old.subflow));
                 }
@@ -166,7 +182,8 @@ impl Path {
         }
     }
 
-    pub(super) fn dial(&mut self, attempt: Attempt) {
+    pub(super) fn dial(&mut self, attempt: Attempt, now: Instant) {
+        self.dialled = Some(now);
         self.attempts.push(attempt);
     }
 
@@ -213,7 +230,8 @@ impl Path {
         }
         if let Some(subflow) = subflow {
             let (monitor, next_look) = (Monitor::default(), Some(now + LOOK_INTERVAL));
-            self.state = State::Up(Watched { subflow, monitor, next_look, rests: false });
+            self.state =
+                State::Up(Watched { subflow, up_at: now, monitor, next_look, rests: false });
         }
     }
 
@@ -229,14 +247,19 @@ impl Path {
     ) {
         self.attempts.retain(|attempt| attempt.id != id);
         match &mut self.state {
-            State::Trying if is_open => self.go_dark(None, now, now),
+            State::Trying if is_open => {
+                self.go_dark(None, now, now);
+                if failure != Failure::Temporary {
+                    self.put_off(now);
+                }
+            }
             State::Trying => {
                 self.failures += if failure == Failure::Permanent { FAILURES } else { 1 };
                 self.state = State::Waiting { until: now + self.backoff.next() };
             }
-            State::Dark(dark) => {
+            State::Dark(_) => {
                 if failure != Failure::Temporary {
-                    dark.next = now + dark.pace.wait_after_refusal();
+                    self.put_off(now);
                 }
                 self.secure_next(most, now, actions);
             }
@@ -251,7 +274,41 @@ impl Path {
         }
         match &mut self.state {
             State::Dark(dark) => dark.old = None,
-            _ => self.go_dark(None, now, now),
+            State::Up(watched) => {
+                let up_at = watched.up_at;
+                self.go_dark(None, now, now);
+                if !self.has_lived(up_at, now) {
+                    self.keep_pace(now);
+                }
+            }
+            State::Waiting { .. } | State::Trying => {}
+        }
+    }
+
+    /// Whether its subflow has been up for long enough to begin with short waits again.
+    fn has_lived(&mut self, up_at: Instant, now: Instant) -> bool {
+        let has_lived = now.since(up_at) >= SHORT_LIFE;
+        if has_lived {
+            self.backoff = Backoff::new(self.plan.rng.clone());
+        }
+        has_lived
+    }
+
+    /// One subflow after the other comes up and is gone: the one connection that dials often goes on
+    /// so, the others wait.
+    fn keep_pace(&mut self, now: Instant) {
+        let State::Dark(dark) = &mut self.state else { return };
+        if dark.pace.takes(&self.plan.seat) {
+            dark.next = self.dialled.map_or(now, |last| now.max(last + LEAST_WAIT));
+        } else {
+            self.put_off(now);
+        }
+    }
+
+    /// It was answered, and that came to nothing.
+    fn put_off(&mut self, now: Instant) {
+        if let State::Dark(dark) = &mut self.state {
+            (dark.next, dark.is_put_off) = (now + self.backoff.next(), true);
         }
     }
 
@@ -266,8 +323,8 @@ impl Path {
 
     /// It is dialled at `next`, and again and again.
     fn go_dark(&mut self, old: Option<(Watched, Stall)>, next: Instant, now: Instant) {
-        let pace = Pace::new(Backoff::new(self.plan.rng.clone()), now);
-        self.state = State::Dark(Box::new(Dark { old, pace, last: None, next }));
+        let pace = Pace::new(now);
+        self.state = State::Dark(Box::new(Dark { old, pace, next, is_put_off: false }));
     }
 
     /// Something has happened to its subflow, which may have been written to.
@@ -300,12 +357,15 @@ impl Path {
                 let State::Up(watched) = std::mem::replace(&mut self.state, State::Trying) else {
                     unreachable!("it was up a moment ago");
                 };
+                self.has_lived(watched.up_at, now);
                 self.go_dark(Some((watched, Stall { began: now, recovered: None })), now, now);
             }
             State::Dark(dark) => {
                 let Some((watched, stall)) = &mut dark.old else { return };
                 stall.note(judge(watched), now);
-                if !stall.is_past(now) {
+                // A join that is on its way may have replaced the subflow at the server already.
+                let is_joining = self.attempts.iter().any(|one| one.stage == Stage::Greeting);
+                if is_joining || !stall.is_past(now) {
                     return self.secure_next(most, now, actions);
                 }
                 let Some((mut watched, _)) = dark.old.take() else { return };
@@ -321,8 +381,20 @@ impl Path {
     /// Forgets all that is under way, until it is wanted again.
     pub(super) fn pause(&mut self, now: Instant, actions: &mut VecDeque<Action>) {
         self.abandon_all(actions);
-        if matches!(self.state, State::Trying) {
-            self.state = State::Waiting { until: now };
+        match &mut self.state {
+            State::Trying => self.state = State::Waiting { until: now },
+            State::Dark(dark) => dark.pace.leave_seat(),
+            State::Waiting { .. } | State::Up(_) => {}
+        }
+    }
+
+    /// It is looked after again, after it was not for a while.
+    pub(super) fn resume(&mut self, now: Instant) {
+        match &mut self.state {
+            State::Waiting { until } => *until = now,
+            State::Up(watched) => watched.next_look = Some(now + LOOK_INTERVAL),
+            State::Dark(dark) => dark.next = now,
+            State::Trying => {}
         }
     }
 

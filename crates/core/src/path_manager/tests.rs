@@ -180,6 +180,11 @@ fn dark(from: u64, until: u64) -> Model {
     Model { dark: vec![(from, until)], busy: true, ..Model::default() }
 }
 
+fn plan(id: u64) -> PathPlan {
+    let rng = crate::rng::Rng::stream(1, "plan");
+    PathPlan { id: PathId(id), reserve: false, seat: ProbeSeat::default(), rng }
+}
+
 #[test]
 fn one_path_says_hello_and_the_others_join() {
     let mut world = World::new(bright(3), &[]);
@@ -300,13 +305,152 @@ fn a_refusal_on_a_dark_path_is_no_reason_to_hurry() {
 }
 
 #[test]
-fn a_path_taken_out_of_use_drains_beside_another() {
-    let plan = |id| PathPlan {
-        id: PathId(id),
-        reserve: false,
-        seat: ProbeSeat::default(),
-        rng: crate::rng::Rng::stream(1, "plan"),
+fn a_path_that_was_refused_does_not_hurry_when_others_are_answered() {
+    let mut world = World::new(bright(2), &[]);
+    world.run(at(1000));
+    world.paths[0].refuses = Some(Failure::Busy);
+    world.manager.handle_down(SubflowId(0), at(1000));
+    for ms in (1000..31_000).step_by(20) {
+        world.manager.handle_answered(PathId(0));
+        world.run(at(ms));
+    }
+    let dials = world.count(|action| matches!(action, Action::Dial { path: PathId(0), .. }));
+    assert!((15..=30).contains(&dials), "{dials}");
+    // A change of the links is a reason.
+    world.manager.handle_links_changed();
+    world.run(at(31_010));
+    let again = world.count(|action| matches!(action, Action::Dial { path: PathId(0), .. }));
+    assert_eq!(again, dials + 1);
+}
+
+/// Something on the path ends each subflow as soon as it is up.
+#[test]
+fn subflows_that_are_gone_at_once_do_not_follow_each_other_without_a_pause() {
+    let dials = |is_first: bool, lives: Duration| {
+        let mut world = World::new(bright(2), &[]);
+        let mut other = pace::Pace::new(at(0));
+        assert!(is_first || other.takes(&world.manager.paths[0].plan.seat));
+        for ms in (0..30_000).step_by(5) {
+            world.run(at(ms));
+            let old = |&mut (_, since): &mut (SubflowId, Instant)| world.now.since(since) >= lives;
+            if let Some((subflow, _)) = world.paths[0].subflow.take_if(old) {
+                world.manager.handle_down(subflow, at(ms));
+                world.manager.handle_answered(PathId(0));
+            }
+        }
+        world.count(|action| matches!(action, Action::Dial { path: PathId(0), .. }))
     };
+    // Three round trips to be up: one that dials often takes no longer for each.
+    let often = dials(true, Duration::ZERO);
+    assert!((400..=30_000 / 60).contains(&often), "{often}");
+    // The others wait.
+    let seldom = dials(false, Duration::ZERO);
+    assert!((15..=30).contains(&seldom), "{seldom}");
+    // One that has lived is followed at once.
+    let lived = dials(false, Duration::from_millis(1500));
+    assert_eq!(lived, 30_000 / (60 + 1500) + 1);
+}
+
+#[test]
+fn nothing_is_dialled_more_than_twenty_times_a_second() {
+    let mut manager = PathManager::new(vec![plan(0)], TIMEOUT, None, at(0));
+    for (attempt, ms) in (0..100).map(|number| (AttemptId(number), 50 * number)) {
+        assert_eq!(manager.poll_timeout(), Some(at(ms)));
+        manager.handle_timeout(0, at(ms));
+        manager.handle_connected(attempt, Duration::from_millis(1), at(ms + 1));
+        manager.handle_secured(attempt, at(ms + 2));
+        manager.handle_up(attempt, at(ms + 3));
+        manager.handle_down(SubflowId(attempt.0), at(ms + 3));
+    }
+}
+
+/// Dials, secures and joins by hand over a path with a round trip of 100 ms.
+#[test]
+fn a_join_that_is_on_its_way_is_waited_for_when_the_old_subflow_goes_on() {
+    let rtt = Duration::from_millis(100);
+    let rng = crate::rng::Rng::stream(7, "join");
+    let plan = PathPlan { id: PathId(0), reserve: false, seat: ProbeSeat::default(), rng };
+    let mut manager = PathManager::new(vec![plan], TIMEOUT, None, at(0));
+    let (first, second) = (AttemptId(0), AttemptId(1));
+    manager.handle_timeout(0, at(0));
+    manager.handle_connected(first, rtt, at(100));
+    manager.handle_secured(first, at(200));
+    manager.handle_up(first, at(300));
+    let stalled = Look { acked: 0, unacked: 1, srtt: rtt, ..Look::default() };
+    let mut now = at(300);
+    while manager.dark().count() == 0 {
+        assert!(now < at(3000), "it stalls");
+        now = manager.poll_timeout().expect("it is looked at");
+        manager.handle_timeout(0, now);
+        manager.handle_look(SubflowId(0), Some(stalled), now);
+    }
+    manager.handle_timeout(0, now);
+    manager.handle_connected(second, rtt, now + rtt);
+    manager.handle_look(SubflowId(0), Some(stalled), now + rtt);
+    manager.handle_secured(second, now + 2 * rtt);
+    let all: Vec<Action> = std::iter::from_fn(|| manager.poll_action()).collect();
+    assert!(all.contains(&Action::Join(second, SubflowId(1))), "{all:?}");
+    // The server may have the join, and then the old subflow is gone there.
+    let goes_on = Look { acked: 9, ..stalled };
+    manager.handle_look(SubflowId(0), Some(goes_on), now + 2 * rtt);
+    manager.handle_up(second, now + 3 * rtt);
+    let all: Vec<Action> = std::iter::from_fn(|| manager.poll_action()).collect();
+    assert_eq!(all, [Action::Replace(SubflowId(0))]);
+}
+
+#[test]
+fn a_connection_that_is_over_lets_another_one_dial_often() {
+    let mut world = World::new(vec![dark(500, 60_000), Model::default()], &[]);
+    world.run(at(2000));
+    let seat = world.manager.paths[0].plan.seat.clone();
+    let mut other = pace::Pace::new(at(2000));
+    assert!(!other.takes(&seat));
+    world.manager.set_wanted(false, at(2000));
+    assert!(other.takes(&seat));
+}
+
+#[test]
+fn a_hello_that_is_abandoned_is_another_ones_turn() {
+    for is_over in [false, true] {
+        let mut world = World::new(vec![dark(50, 60_000), Model::default()], &[]);
+        world.run(at(55));
+        assert_eq!(world.count(|action| matches!(action, Action::Hello(..))), 1);
+        if is_over {
+            world.manager.set_wanted(false, at(55));
+            world.manager.set_wanted(true, at(55));
+        } else {
+            world.manager.set_paths(vec![plan(1)], at(55));
+        }
+        world.run(at(55 + 200));
+        assert!(world.paths[1].subflow.is_some(), "it says hello");
+    }
+}
+
+#[test]
+fn a_path_that_is_wanted_again_while_it_drains_keeps_its_subflow() {
+    let mut world = World::new(bright(2), &[]);
+    world.run(at(1000));
+    let (subflow, _) = world.paths[0].subflow.unwrap();
+    world.manager.set_paths(vec![plan(1)], at(1000));
+    world.run(at(1070));
+    world.manager.set_paths(vec![plan(0), plan(1)], at(1070));
+    world.run(at(3000));
+    let dials = world.count(|action| matches!(action, Action::Dial { .. }));
+    assert_eq!((dials, world.manager.path_of(subflow)), (2, Some(PathId(0))));
+    world.manager.handle_down(subflow, at(3000));
+    world.run(at(3100));
+    assert!(world.paths[0].subflow.is_some_and(|(_, since)| since > at(3000)), "it is watched");
+    // Nor is one kept that has lost its subflow meanwhile.
+    let (subflow, _) = world.paths[0].subflow.unwrap();
+    world.manager.set_paths(vec![plan(1)], at(5000));
+    world.manager.handle_down(subflow, at(5010));
+    world.manager.set_paths(vec![plan(0), plan(1)], at(5020));
+    world.run(at(5200));
+    assert!(world.paths[0].subflow.is_some_and(|(_, since)| since > at(5000)));
+}
+
+#[test]
+fn a_path_taken_out_of_use_drains_beside_another() {
     let mut world = World::new(bright(2), &[]);
     world.run(at(1000));
     world.manager.set_paths(vec![plan(1)], at(1000));

@@ -20,10 +20,10 @@ pub struct SessionConfig {
     /// Its settings.
     pub scheduler_config: SchedulerConfig,
     /// Most memory for received bytes, and again for bytes to send. The default of 256 MiB lets
-    /// 2.4 Gb/s go beside a path whose delivery takes 0.7 s. Less than the 256 KiB that a peer may
+    /// 2.4 Gb/s go beside a path whose delivery takes 0.7 s. Less than the 32 KiB that a peer may
     /// send unasked counts as that, more than 64 GiB as 64 GiB.
     pub max_memory: ByteCount,
-    /// What a peer may have outstanding before it has asked for more: at least 256 KiB, at most
+    /// What a peer may have outstanding before it has asked for more: at least 32 KiB, at most
     /// `max_memory`.
     pub first_window: ByteCount,
     /// The least and largest number of bytes assigned at once; the scheduler's own if `None`.

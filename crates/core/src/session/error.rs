@@ -84,6 +84,9 @@ pub enum Misuse {
         /// How many could be read.
         there: u64,
     },
+    /// The number of a subflow or path has no place in a record.
+    #[error("number {0} is too large for the wire; subflows and paths have numbers below 2^62")]
+    NumberTooLarge(u64),
     /// The number of a subflow that is up was given to another.
     #[error("subflow number {0} is in use; give each subflow a number of its own")]
     SubflowInUse(u64),

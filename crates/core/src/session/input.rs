@@ -80,7 +80,7 @@ impl Session {
             Record::Cancel(cancel) => self.handle_cancel(id, &cancel, now)?,
             Record::Fate(fate) => self.handle_fate(fate)?,
             Record::Message(bounds) => self.recv.handle_bounds(&bounds)?,
-            Record::PathPolicy(change) => self.handle_policy(change, now),
+            Record::PathPolicy(change) => self.handle_policy(change),
             Record::Ping(number) => {
                 if let Some(control) = self.control.get_mut(&id)
                     && control.pongs.len() < MAX_PONGS

@@ -57,7 +57,7 @@ use crate::Instant;
 use crate::path::{PathId, PathInfo, SubflowId};
 use crate::reassembly::Reassembly;
 use crate::scheduler::Kind;
-use crate::wire::{Fate, PolicyNote, Refusal};
+use crate::wire::{Fate, PolicyNote, Refusal, VARINT_MAX};
 
 /// What the application or the path manager should know.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -217,8 +217,13 @@ impl Session {
     /// A subflow is ready to carry data. Its number must be new.
     ///
     /// # Errors
-    /// [`Misuse::SubflowInUse`] when the number is that of a subflow that is up.
+    /// [`Misuse::SubflowInUse`] when the number is that of a subflow that is up,
+    /// [`Misuse::NumberTooLarge`] when it or the path's is 2^62 or more.
     pub fn subflow_up(&mut self, id: SubflowId, path: PathId, now: Instant) -> Result<(), Misuse> {
+        let largest = id.0.max(path.0);
+        if largest > VARINT_MAX {
+            return Err(Misuse::NumberTooLarge(largest));
+        }
         if self.control.contains_key(&id) {
             return Err(Misuse::SubflowInUse(id.0));
         }

@@ -22,7 +22,7 @@ use crate::path::{PathId, SubflowId};
 use crate::policy::{METERED_AFTER, PathPolicy, RateCap, Role};
 use crate::scheduler::Assignment;
 use crate::subflow::Subflow;
-use crate::wire::{MAX_PAYLOAD, PolicyChange, PolicyNote};
+use crate::wire::{MAX_PAYLOAD, PolicyChange, PolicyNote, VARINT_MAX};
 
 /// Changes of policy kept for a peer at most: one for each path, and no client has that many.
 const MAX_CHANGED: usize = 256;
@@ -145,6 +145,8 @@ impl SendHalf {
     /// What the peer must be told of the policies.
     pub(super) fn policy_changes(&self) -> impl Iterator<Item = PolicyChange> {
         let all = self.policies.paths.iter().filter(|(_, applied)| applied.announced);
+        // One with a number that is too large has no subflow.
+        let all = all.filter(|(path, _)| path.0 <= VARINT_MAX);
         let changes = all.map(|(path, a)| PolicyChange { path: path.0, note: a.note() });
         changes.take(MAX_CHANGED)
     }
@@ -224,11 +226,19 @@ impl Session {
     }
 
     /// Takes the peer's word on a path, if this side follows it, and the path has been there.
-    pub(super) fn handle_policy(&mut self, change: PolicyChange, now: Instant) {
-        let path = PathId(change.path);
-        if self.follow_policy && self.paths.contains_key(&path) {
-            self.set_policy(path, change.note, None, now);
-            self.events.push_back(Event::PathPolicy(path, change.note));
+    pub(super) fn handle_policy(&mut self, change: PolicyChange) {
+        let (path, note) = (PathId(change.path), change.note);
+        let is_there = self.follow_policy && self.paths.contains_key(&path);
+        // What is said again is no news, and of several words only the last counts: a peer that says
+        // much costs no memory.
+        if !is_there || note == self.policy(path) || !self.send.set_policy(path, note, None) {
+            return;
+        }
+        self.wake_all();
+        let mut told = self.events.iter_mut();
+        match told.find(|event| matches!(event, Event::PathPolicy(of, _) if *of == path)) {
+            Some(event) => *event = Event::PathPolicy(path, note),
+            None => self.events.push_back(Event::PathPolicy(path, note)),
         }
     }
 
@@ -289,7 +299,20 @@ mod tests {
         hears(&mut server, 0, 5, Role::Backup);
         hears(&mut server, 0, 4, Role::Metered);
         assert_eq!(server.policy(PATH).policy.role, Role::Backup);
-        assert_eq!(server.policy_events(), 2);
+        assert_eq!(server.policy_events(), 1);
+    }
+
+    #[test]
+    fn a_peer_that_says_much_of_a_path_is_told_of_once() {
+        let mut server = session(true);
+        for revision in 1..10_000 {
+            for _ in 0..3 {
+                hears(&mut server, 0, revision, Role::Backup);
+            }
+        }
+        assert_eq!(server.policy_events(), 1);
+        hears(&mut server, 0, 9999, Role::Backup);
+        assert_eq!(server.policy_events(), 0, "it is known");
     }
 
     impl Session {

@@ -360,6 +360,11 @@ fn misuse_is_an_error_and_changes_nothing() {
     let now = Instant::ZERO;
     let mut session = Session::new(&SessionConfig::default(), now);
     session.subflow_up(PEER, PathId(0), now).unwrap();
+    let large = VARINT_MAX + 1;
+    for (subflow, path) in [(large, 1), (1, large)] {
+        let refused = session.subflow_up(SubflowId(subflow), PathId(path), now);
+        assert_eq!(refused, Err(Misuse::NumberTooLarge(large)));
+    }
     assert_eq!(session.subflow_up(PEER, PathId(1), now), Err(Misuse::SubflowInUse(PEER.0)));
     assert_eq!(session.consume(1, now), Err(Misuse::ConsumedTooMuch { asked: 1, there: 0 }));
     assert_eq!(session.write(b"in time", now), Ok(7));

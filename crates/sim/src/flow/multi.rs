@@ -37,8 +37,8 @@ const WRITE: usize = 64 << 10;
 const RECORD_HEADER: u64 = 16;
 /// The scheduler of upstream's MPTCP; the others of kernels are v0.95's.
 const LINUX: &str = "linux";
-/// Bounds of what a daemon's socket holds unsent, in bytes, and that as time at the path's rate
-/// (the same as in the daemons).
+/// Bounds of what a daemon's socket holds unsent, in bytes, and that as time at the path's rate. The
+/// daemons let a socket hold more where the round trip is longer than 80 ms.
 const LOW_WATER: (u64, u64) = (16 << 10, 256 << 10);
 const LOW_WATER_TIME: Duration = Duration::from_millis(5);
 

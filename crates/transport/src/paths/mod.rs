@@ -67,7 +67,7 @@ pub(crate) struct Paths {
     /// What was said last of each path's failures, and when.
     failures: BTreeMap<PathId, (String, Instant)>,
     answers: watch::Receiver<()>,
-    /// How often the server had answered on each path.
+    /// How often the server had taken a subflow on each path.
     answered: BTreeMap<PathId, u64>,
     links: Option<LinkWatch>,
 }
@@ -248,7 +248,7 @@ impl Paths {
         self.manager.handle_links_changed();
     }
 
-    /// The server has answered some connection of the client.
+    /// The server has taken a subflow of some connection of the client.
     fn note_answers(&mut self) {
         let dark: Vec<PathId> = self.manager.dark().collect();
         for path in dark {
@@ -360,7 +360,7 @@ fn plans(settings: &Settings, number: u64) -> Vec<PathPlan> {
     settings.ids.iter().enumerate().map(plan).collect()
 }
 
-/// How often the server has answered on each path so far.
+/// How often the server has taken a subflow on each path so far.
 fn answered(settings: &Settings) -> BTreeMap<PathId, u64> {
     let answers = settings.knowledge.iter().map(|knowledge| knowledge.answers());
     settings.ids.iter().copied().zip(answers).collect()

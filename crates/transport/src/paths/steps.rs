@@ -237,7 +237,12 @@ impl Paths {
         let Some(underway) = self.underway.remove(&attempt) else { return };
         let Some(running) = underway.running else { return };
         let (peer, local) = (running.peer(), running.local().ip());
-        let bind = self.settings.index(underway.path).map(|at| &self.settings.paths[at].0.bind);
+        let index = self.settings.index(underway.path);
+        if let Some(index) = index {
+            self.settings.knowledge[index].note_answer();
+            self.settings.common.answers.send_replace(());
+        }
+        let bind = index.map(|at| &self.settings.paths[at].0.bind);
         let is_listed = self.links.as_ref().zip(bind).is_some_and(|(l, bind)| l.carry(bind, local));
         let id = running.id;
         self.subflows.insert(id, Watched { running, is_listed });

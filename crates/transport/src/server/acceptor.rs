@@ -222,8 +222,8 @@ impl State {
         }
         let id = self.numbering.id(&hello.nonce);
         let tables = self.tables();
-        if tables.has_failed(&id) {
-            return Err(Refused::new(refusal::JOIN, "this connection has failed"));
+        if let Some(end) = tables.end_of(&id) {
+            return Err(Refused::new(refusal::JOIN, end));
         }
         let Some(session) = tables.sessions.get(&id) else { return Ok(None) };
         if session.client != *client {
@@ -401,7 +401,7 @@ impl State {
         let session = tables.sessions.get_mut(&keys.id).ok_or_else(wrong_join)?;
         check_place(session, number, path)?;
         use_number(&mut session.used, number);
-        session.paths.entry(path).or_default();
+        session.note_newest(path, SubflowId(number));
         session.joining += 1;
         let shared = Arc::clone(&session.shared);
         drop(tables);
@@ -409,8 +409,8 @@ impl State {
     }
 
     /// Brings a subflow into its connection, with `reply`, if it was not said yet, in front of all
-    /// that it says; its `path` has a number and a name. An older subflow of the same path is given up: the client has
-    /// replaced it.
+    /// that it says; its `path` has a number and a name. Of two subflows of a path the older one is
+    /// given up, whichever gets here first: the client has replaced it.
     fn start(
         &self,
         id: &SessionId,
@@ -426,8 +426,12 @@ impl State {
         let running = subflow::start(shared, subflow, path, &name, parts, None);
         let mut tables = self.tables();
         let Some(session) = tables.session_of(id, shared) else { return };
-        if let Some(old) = session.paths.insert(path, running).flatten() {
-            old.replace();
+        let older = match session.note_newest(path, subflow) {
+            Some(newest) => std::mem::replace(&mut newest.running, running),
+            None => running,
+        };
+        if let Some(older) = older {
+            older.replace();
         }
     }
 }
@@ -464,6 +468,11 @@ fn longest_received(config: &SessionConfig) -> u64 {
 fn check_place(session: &Session, number: u64, path: PathId) -> Result<(), Refused> {
     if session.used.contains(&(number..number + 1)) {
         let reason = format!("subflow number {number} was used before");
+        return Err(Refused::new(refusal::SUBFLOW, reason));
+    }
+    // It was held up on its way, and has been given up for one that got here before it.
+    if let Some(newest) = session.paths.get(&path).filter(|newest| number < newest.number.0) {
+        let reason = format!("subflow number {number} is older than {}", newest.number.0);
         return Err(Refused::new(refusal::SUBFLOW, reason));
     }
     let is_fresh = !session.paths.contains_key(&path);

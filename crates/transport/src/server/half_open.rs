@@ -56,7 +56,7 @@ impl State {
         let taken = self.tables().take_unanswered(needs, answer_time)?;
         for mut session in taken {
             session.shared.give_way();
-            let subflows = session.paths.values_mut().flatten();
+            let subflows = session.paths.values_mut().filter_map(|newest| newest.running.as_mut());
             subflows.for_each(|running| running.stop(SubflowEnd::GaveWay));
         }
         Ok(())

@@ -1,12 +1,14 @@
 //! The connections that a server has, and had, and who is let in.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
-use weftline_core::PathId;
 use weftline_core::ranges::RangeSet;
+use weftline_core::{Instant, PathId, SubflowId};
 
 use super::unanswered::{HalfOpen, Unanswered};
+use crate::clock;
 use crate::handshake::{SessionId, SessionKeys};
 use crate::limits::{ClientId, SessionPlace, Source};
 use crate::memory::SUBFLOW;
@@ -17,15 +19,14 @@ use crate::token::Token;
 /// Runs of adjacent subflow numbers that are told apart in a connection. Clients count up, and a
 /// join that does not get here leaves a gap.
 const MAX_NUMBER_RUNS: usize = 256;
-/// Failed connections whose hellos are known when they are said once more.
+/// Failed connections whose hellos are known when they are said once more, whenever that is.
 const MAX_FAILED: usize = 1024;
 
 /// The connections that later subflows may join, and who is let in.
 pub(super) struct Tables {
     pub(super) sessions: BTreeMap<SessionId, Session>,
-    /// Connections that failed, the last of them: a hello that opened one is not taken for a new
-    /// one's, lest what came with it be delivered twice.
-    failed: VecDeque<SessionId>,
+    /// A hello that opened one of these is not taken for a new one's.
+    ended: Ended,
     /// Whoever has one of these is let in; whoever comes, if there are none.
     pub(super) tokens: Arc<[Token]>,
     /// Those that would make room.
@@ -33,9 +34,9 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    pub(super) fn new(tokens: Vec<Token>) -> Self {
-        let (sessions, failed) = (BTreeMap::new(), VecDeque::new());
-        Self { sessions, failed, tokens: tokens.into(), half_open: HalfOpen::default() }
+    pub(super) fn new(tokens: Vec<Token>, handshake_timeout: Duration) -> Self {
+        let (sessions, ended) = (BTreeMap::new(), Ended::new(handshake_timeout));
+        Self { sessions, ended, tokens: tokens.into(), half_open: HalfOpen::default() }
     }
 
     pub(super) fn open(&mut self, session: Session) {
@@ -62,20 +63,13 @@ impl Tables {
     /// then is another.
     pub(super) fn close(&mut self, id: SessionId, shared: &Arc<Shared>) -> Option<Session> {
         self.session_of(&id, shared)?;
-        if matches!(shared.end(), Some(End::Failed(_))) {
-            self.note_failed(id);
-        }
+        self.ended.note(id, matches!(shared.end(), Some(End::Failed(_))), clock::now());
         self.remove(id)
     }
 
-    fn note_failed(&mut self, id: SessionId) {
-        self.failed.truncate(MAX_FAILED - 1);
-        self.failed.push_front(id);
-    }
-
-    /// Whether this was the number of a connection that failed not long ago.
-    pub(super) fn has_failed(&self, id: &SessionId) -> bool {
-        self.failed.contains(id)
+    /// How a connection of that number ended not long ago, if one did.
+    pub(super) fn end_of(&self, id: &SessionId) -> Option<&'static str> {
+        self.ended.find(id)
     }
 
     /// Takes out a connection that makes room. Nothing can come twice of one of which nothing has come:
@@ -83,7 +77,7 @@ impl Tables {
     pub(super) fn fail(&mut self, id: SessionId) -> Option<Session> {
         let session = self.remove(id)?;
         if session.shared.received() > 0 {
-            self.note_failed(id);
+            self.ended.note(id, true, clock::now());
         }
         Some(session)
     }
@@ -95,6 +89,57 @@ impl Tables {
             token @ ClientId::Token(..) => self.tokens.iter().any(|known| known.id() == *token),
         }
     }
+}
+
+/// Connections that were, as a hello may be said once more on another subflow and what came with it
+/// must not be delivered twice.
+///
+/// Of one that failed, the client may never have heard: it asks again whenever it can. The client of
+/// one that was closed has had its answer, so that only a hello from before it can come, held up on
+/// its way; a handshake takes no longer than it may.
+struct Ended {
+    handshake_timeout: Duration,
+    failed: VecDeque<SessionId>,
+    closed: BTreeSet<SessionId>,
+    /// The same with when they were closed, the oldest first.
+    closed_at: VecDeque<(Instant, SessionId)>,
+}
+
+impl Ended {
+    fn new(handshake_timeout: Duration) -> Self {
+        let (failed, closed, closed_at) = (VecDeque::new(), BTreeSet::new(), VecDeque::new());
+        Self { handshake_timeout, failed, closed, closed_at }
+    }
+
+    fn note(&mut self, id: SessionId, has_failed: bool, now: Instant) {
+        if has_failed {
+            self.failed.truncate(MAX_FAILED - 1);
+            self.failed.push_front(id);
+            return;
+        }
+        self.closed.insert(id);
+        self.closed_at.push_back((now, id));
+        while let Some(&(at, oldest)) = self.closed_at.front()
+            && at + self.handshake_timeout < now
+        {
+            self.closed_at.pop_front();
+            self.closed.remove(&oldest);
+        }
+    }
+
+    fn find(&self, id: &SessionId) -> Option<&'static str> {
+        if self.failed.contains(id) {
+            return Some("this connection has failed");
+        }
+        self.closed.contains(id).then_some("this connection is over")
+    }
+}
+
+/// The newest subflow of a path.
+pub(super) struct Newest {
+    pub(super) number: SubflowId,
+    /// `None` until it is brought into its connection.
+    pub(super) running: Option<Running>,
 }
 
 /// A connection that later subflows may join.
@@ -113,11 +158,18 @@ pub(super) struct Session {
     pub(super) _place: SessionPlace,
     /// The numbers of all subflows there have been.
     pub(super) used: RangeSet,
-    /// The newest subflow of each path.
-    pub(super) paths: BTreeMap<PathId, Option<Running>>,
+    /// The newest subflow of each path, those that are gone among them.
+    pub(super) paths: BTreeMap<PathId, Newest>,
 }
 
 impl Session {
+    /// Notes a subflow of a path, and returns the path's newest if it is that one.
+    pub(super) fn note_newest(&mut self, path: PathId, number: SubflowId) -> Option<&mut Newest> {
+        let newest = self.paths.entry(path).or_insert(Newest { number, running: None });
+        newest.number = newest.number.max(number);
+        (newest.number == number).then_some(newest)
+    }
+
     /// What it is to those that want its place, unless its client has answered.
     pub(super) fn unanswered(&self) -> Option<(Unanswered, Arc<Shared>)> {
         let (heard_at, memory) = self.shared.unanswered()?;
@@ -143,6 +195,25 @@ pub(super) fn use_number(used: &mut RangeSet, number: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hellos_of_closed_connections_are_known_as_long_as_one_may_come() {
+        let at = Instant::from_millis;
+        let id = |number: u64| SessionId([number as u8; 16]);
+        let mut ended = Ended::new(Duration::from_secs(5));
+        ended.note(id(1), false, at(0));
+        ended.note(id(2), true, at(0));
+        for number in 3..200 {
+            ended.note(id(number), false, at(5000));
+        }
+        assert!((1..200).all(|number| ended.find(&id(number)).is_some()));
+        ended.note(id(200), false, at(5001));
+        assert_eq!(ended.find(&id(1)), None, "no hello takes so long");
+        assert!((2..201).all(|number| ended.find(&id(number)).is_some()));
+        ended.note(id(201), false, at(99_000));
+        assert_eq!((ended.closed.len(), ended.closed_at.len()), (1, 1));
+        assert_eq!(ended.find(&id(2)), Some("this connection has failed"));
+    }
 
     #[test]
     fn lost_joins_cost_bounded_memory_and_no_later_join() {

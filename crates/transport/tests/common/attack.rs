@@ -200,6 +200,11 @@ impl TlsPeer {
         self.heard.next(&mut self.stream).await
     }
 
+    /// Says that it has nothing more to say.
+    pub async fn close(&mut self) {
+        self.stream.shutdown().await.unwrap();
+    }
+
     /// Opens a connection and returns what joins to it.
     pub async fn hello(&mut self, hello: Hello) -> Result<HelloReply, Refusal> {
         self.open(&[Record::Hello(hello)]).await;
