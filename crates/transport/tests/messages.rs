@@ -269,14 +269,21 @@ async fn sending_waits_for_memory_and_past_the_deadline_gives_up() {
         ));
         // Nobody takes what comes: in the end there is no room. What has room goes within moments, so
         // that a message that waited for seconds has none; unless the machine stood still meanwhile.
-        let (mut taken, mut waited) = (0, 0);
+        let (mut taken, mut late) = (0, 0);
         let full = loop {
             match ours.try_send(pattern(100_000, taken), tagged(taken)) {
                 Ok(_) => taken += 1,
                 Err(full) => {
+                    // Without a deadline: one that is taken and given up would make room again.
+                    let waits = ours.send(pattern(100_000, taken), tagged(taken));
+                    if let Ok(sent) = tokio::time::timeout(Duration::from_secs(1), waits).await {
+                        sent.unwrap();
+                        taken += 1;
+                        continue;
+                    }
+                    late += 1;
                     let deadline = Some(Duration::from_secs(3));
-                    waited += 1;
-                    let options = SendOptions { deadline, tag: 1000 + waited };
+                    let options = SendOptions { deadline, tag: 1000 + late };
                     match ours.send(vec![0; 100_000], options).await {
                         Ok(_) => {}
                         Err(MessageError::Refused(SendError::Expired)) => break full,

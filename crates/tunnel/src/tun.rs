@@ -105,8 +105,8 @@ pub struct TunConfig {
 const NAME_MAX: usize = 15;
 
 /// Packets that are read or written in one go. One read gives up to 64 KiB: 48 of 1368 bytes, or
-/// many more small ones.
-const BATCH: usize = 128;
+/// many more small ones. Some kernels take no more than 64 datagrams of UDP in one write.
+const BATCH: usize = 64;
 
 /// The most packets one read gives: 64 KiB in segments of the least MSS.
 const SEGMENTS: usize = 256;

@@ -46,7 +46,7 @@ struct Session {
     number: u16,
     /// The addresses that lead to it.
     held: Vec<IpAddr>,
-    _memory: MemoryLease,
+    memory: MemoryLease,
 }
 
 impl Lanes {
@@ -164,6 +164,14 @@ fn permit(egress: Egress) -> Permit {
     })
 }
 
+/// Memory for a client's bond.
+fn client_memory(client: &str) -> Result<MemoryLease, String> {
+    MemoryBudget::default().lease(CLIENT_MEMORY).map_err(|error| {
+        tracing::warn!("no memory for the UDP of '{client}': {error} (--max-total-memory)");
+        format!("the server has no memory for another client's UDP: {error}")
+    })
+}
+
 impl LaneHost for Lanes {
     fn open(&self, client: &str, session: u32, secret: [u8; 32]) -> Result<u16, String> {
         let number = self.numbers.lock().expect("no panic").of(client)?;
@@ -171,13 +179,14 @@ impl LaneHost for Lanes {
         if sessions.contains_key(&session) {
             return Err("the number of a session is taken; try it again".to_owned());
         }
-        // The client has another one before: its addresses are this one's now.
-        sessions.retain(|_, other| other.number != number);
-        let memory = MemoryBudget::default().lease(CLIENT_MEMORY).map_err(|error| {
-            tracing::warn!("no memory for the UDP of '{client}': {error} (--max-total-memory)");
-            format!("the server has no memory for another client's UDP: {error}")
-        })?;
-        sessions.insert(session, Session { number, held: Vec::new(), _memory: memory });
+        // The client has had another one before: its addresses, with the routes to them, and its memory
+        // are this one's now.
+        let before = sessions.extract_if(.., |_, other| other.number == number).next();
+        let (held, memory) = match before {
+            Some((_, Session { held, memory, .. })) => (held, memory),
+            None => (Vec::new(), client_memory(client)?),
+        };
+        sessions.insert(session, Session { number, held, memory });
         let secret = LaneSecret::new(secret);
         self.bond.open(
             client,
@@ -205,14 +214,12 @@ impl LaneHost for Lanes {
             return Err(format!("{other} is not this client's address"));
         }
         wanted.retain(|address| address.is_ipv4() || self.exit.has_ipv6());
-        if *held == wanted {
-            return Ok(());
+        for address in held.extract_if(.., |address| !wanted.contains(address)) {
+            self.exit.remove_client(address);
         }
-        for address in held.iter().filter(|address| !wanted.contains(address)) {
-            self.exit.remove_client(*address);
-        }
-        held.clear();
-        for &address in &wanted {
+        let missing: Vec<IpAddr> =
+            wanted.iter().filter(|address| !held.contains(address)).copied().collect();
+        for address in missing {
             match self.exit.add_client(address) {
                 Ok(()) => held.push(address),
                 Err(error) if address.is_ipv6() => {

@@ -28,6 +28,8 @@ pub(super) struct Links {
     /// Interfaces that were found.
     found: Vec<String>,
     servers: Vec<SocketAddr>,
+    /// What the last look has found.
+    pairs: Vec<Pair>,
 }
 
 /// A link, and the server's address for it.
@@ -43,7 +45,7 @@ impl Links {
         let auto = texts.is_empty() || texts.iter().any(|text| is_auto(&text));
         let given = texts.iter().filter(|text| !is_auto(text));
         let named = given.map(|text| paths::parse(text)).collect::<Result<_, _>>()?;
-        Ok(Self { named, auto, found: Vec::new(), servers })
+        Ok(Self { named, auto, found: Vec::new(), servers, pairs: Vec::new() })
     }
 
     /// The same, if those that are named are there.
@@ -53,6 +55,11 @@ impl Links {
     pub(super) fn provided(mut self) -> Result<Self, Failure> {
         self.named = self.named.into_iter().map(paths::provided).collect::<Result<_, _>>()?;
         Ok(self)
+    }
+
+    /// What the last look has found.
+    pub(super) fn pairs(&self) -> &[Pair] {
+        &self.pairs
     }
 
     /// The names of the links used.
@@ -99,10 +106,12 @@ impl Links {
         let found =
             self.found.iter().map(|name| PathConfig::new(name, Bind::Interface(name.clone())));
         let all = self.named.iter().cloned().chain(found);
-        Ok(all.map(|path| self.with_server(path, &links, &defaults)).collect())
+        self.pairs = all.map(|path| self.with_server(path, &links, &defaults)).collect();
+        Ok(self.pairs.clone())
     }
 
-    /// The first of the server's addresses whose family leaves by this path.
+    /// The first of the server's addresses whose family leaves by this path. While none does, it stays
+    /// what it was.
     fn with_server(&self, path: PathConfig, links: &[Link], defaults: &[Route]) -> Pair {
         let leaves = |server: &&SocketAddr| match &path.bind {
             Bind::Any => true,
@@ -115,7 +124,8 @@ impl Links {
                 families.any(|is_ipv4| is_ipv4 == server.is_ipv4())
             }
         };
-        let server = self.servers.iter().find(leaves).or(self.servers.first());
+        let before = self.pairs.iter().find(|(other, _)| *other == path).map(|(_, server)| server);
+        let server = self.servers.iter().find(leaves).or(before).or(self.servers.first());
         let server = *server.expect("an invite has an address");
         (path, server)
     }

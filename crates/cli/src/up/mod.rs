@@ -476,7 +476,7 @@ fn follow(
     journal: &Path,
     lanes: Option<&Lanes>,
 ) {
-    let before = links.names();
+    let before = links.pairs().to_vec();
     let found = match links.look() {
         Ok(found) => found,
         Err(error) => return tracing::warn!("cannot look at the links: {error}"),
@@ -486,7 +486,8 @@ fn follow(
     if let Some(lanes) = lanes {
         lanes.follow(links::lanes(&found));
     }
-    if links.names() == before || found.is_empty() {
+    // A link may have come to a network of another family, and so to another address of the server.
+    if found == before || found.is_empty() {
         return;
     }
     match client.reload(links::with(basis, found)) {

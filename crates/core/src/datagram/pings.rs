@@ -144,7 +144,7 @@ impl Pings {
     /// When a question is due.
     pub(super) fn due(&self) -> Option<Instant> {
         if !self.is_up {
-            let asked = self.asked?;
+            let Some(asked) = self.asked else { return Some(self.since) };
             let wait = if asked.since(self.since) < OFTEN_FOR { OFTEN } else { SELDOM };
             let goes_on = self.is_initiator || asked.since(self.heard) < RESPONDER_ASKS_FOR;
             return goes_on.then(|| asked + wait);
@@ -246,6 +246,7 @@ mod tests {
         assert!(asked < 200, "{asked}");
         pings.note_came(at(now));
         pings.fell_silent(at(now));
+        assert_eq!(pings.due(), Some(at(now)), "whoever waits for it is told");
         assert!(pings.ask(at(now)).is_some());
     }
 

@@ -23,6 +23,9 @@ use crate::refusal::printable;
 
 /// How long a client that was refused has to leave.
 const LEAVING: Duration = Duration::from_secs(10);
+/// After each message of a client nothing more is read for so long: links change now and then, and each
+/// change costs all clients a little.
+const MESSAGE_PAUSE: Duration = Duration::from_millis(50);
 
 /// The version of what is agreed on.
 const VERSION: u8 = 2;
@@ -283,6 +286,7 @@ async fn talk(connection: &mut Connection, host: &dyn LaneHost) -> io::Result<()
         if first == PATHS {
             session.host.set_gates(number, read_gates(connection).await?);
             connection.write_u8(GRANTED).await?;
+            tokio::time::sleep(MESSAGE_PAUSE).await;
             continue;
         }
         let mut bytes = [first; 20];
@@ -291,7 +295,10 @@ async fn talk(connection: &mut Connection, host: &dyn LaneHost) -> io::Result<()
         let v6: [u8; 16] = v6.try_into().expect("the other 16");
         let addresses = [IpAddr::from(*v4), IpAddr::from(v6)];
         match session.host.set_addresses(number, addresses) {
-            Ok(()) => connection.write_u8(GRANTED).await?,
+            Ok(()) => {
+                connection.write_u8(GRANTED).await?;
+                tokio::time::sleep(MESSAGE_PAUSE).await;
+            }
             Err(reason) => refuse(connection, &reason).await?,
         }
     }

@@ -247,7 +247,12 @@ impl Work {
     /// Each link keeps its lane's number for as long as it is the same. A new one gets a number that no
     /// link has, and no lane of another role had: the server has forgotten the keys of what it followed.
     fn set_links(&mut self, links: Vec<LaneLink>) {
-        self.links.retain(|_, link| links.contains(&link.config));
+        let left = self.links.extract_if(.., |_, link| !links.contains(&link.config));
+        for (lane, _) in left {
+            // Another link that gets the number begins anew: it is another way, with other rates.
+            let Some(open) = &mut self.session else { continue };
+            open.bond.remove_lane(LaneId(lane), clock::now());
+        }
         for config in links {
             if self.links.values().any(|link| link.config == config) {
                 continue;

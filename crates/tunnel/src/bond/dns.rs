@@ -2,10 +2,11 @@
 //!
 //! Each question has a socket of its own, and so a port that nobody can guess. A thread waits for all.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd as _;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TrySendError, channel, sync_channel};
 use std::time::Duration;
 
@@ -33,9 +34,12 @@ const SHORT: usize = 512;
 /// The header of a message (RFC 1035 §4.1.1), and the bit that says that it was cut.
 const HEADER: usize = 12;
 const TRUNCATED: u8 = 2;
+/// The bit that says that it is an answer.
+const RESPONSE: u8 = 0x80;
 
-/// A packet with a question, of a session.
+/// A packet with a question, of a client's session.
 struct Question {
+    client: Arc<str>,
     session: u32,
     packet: Vec<u8>,
 }
@@ -92,15 +96,17 @@ impl Relay {
             resolvers: Box::new(resolvers),
             known: (Vec::new(), None),
             turn: 0,
+            heard: clock::now(),
         };
         let thread = std::thread::Builder::new().name("dns".to_owned());
         thread.spawn(move || work.run()).map_err(TunnelError::os("starting a thread"))?;
         Ok(Self { questions, wake, answers })
     }
 
-    /// Asks; whether there is room for another question.
-    pub(super) fn ask(&self, session: u32, packet: &[u8]) -> bool {
-        let sent = self.questions.try_send(Question { session, packet: packet.to_vec() });
+    /// Asks for a client; whether there is room for another question.
+    pub(super) fn ask(&self, client: &Arc<str>, session: u32, packet: &[u8]) -> bool {
+        let (client, packet) = (Arc::clone(client), packet.to_vec());
+        let sent = self.questions.try_send(Question { client, session, packet });
         self.wake.wake();
         !matches!(sent, Err(TrySendError::Full(_) | TrySendError::Disconnected(_)))
     }
@@ -116,6 +122,7 @@ impl Drop for Relay {
 
 /// A question that was asked.
 struct Asked {
+    client: Arc<str>,
     session: u32,
     at: Instant,
     socket: UdpSocket,
@@ -133,8 +140,10 @@ struct Work {
     waiting: VecDeque<Asked>,
     resolvers: Box<dyn Fn() -> Vec<SocketAddr> + Send>,
     known: (Vec<SocketAddr>, Option<Instant>),
-    /// Which resolver is asked: another one after each that has not answered.
+    /// Which resolver is asked: another one when nothing has come from it for as long as an answer may
+    /// take. That it does not answer one question may be the question's fault.
     turn: usize,
+    heard: Instant,
 }
 
 impl Work {
@@ -158,7 +167,9 @@ impl Work {
             self.read_answers();
             while self.waiting.front().is_some_and(|asked| now.since(asked.at) >= PATIENCE) {
                 let late = self.waiting.pop_front().expect("it was there");
-                self.turn = self.turn.wrapping_add(1);
+                if self.heard < late.at {
+                    (self.turn, self.heard) = (self.turn.wrapping_add(1), now);
+                }
                 self.give(late.session, None);
             }
             self.wait(now);
@@ -177,10 +188,7 @@ impl Work {
         let at = ends.transport.ok_or_else(wrong)? + 8;
         let message = question.packet.get(at..).filter(|one| is_question(one));
         let message = message.ok_or_else(wrong)?;
-        let of_one = self.waiting.iter().filter(|one| one.session == question.session).count();
-        if self.waiting.len() >= MOST || of_one >= MOST_OF_ONE {
-            return Err(io::Error::other("too many questions wait"));
-        }
+        self.make_room(&question.client)?;
         if self.known.1.is_none_or(|at| now.since(at) >= SETTINGS) {
             self.known = ((self.resolvers)(), Some(now));
         }
@@ -195,8 +203,32 @@ impl Work {
         socket.set_nonblocking(true)?;
         socket.connect(resolver)?;
         socket.send(message)?;
-        let (session, question) = (question.session, message.to_vec());
-        self.waiting.push_back(Asked { session, at: now, socket, ends, question });
+        let Question { client, session, .. } = question;
+        let question = message.to_vec();
+        self.waiting.push_back(Asked { client, session, at: now, socket, ends, question });
+        Ok(())
+    }
+
+    /// Makes room for a client's question, if it must be at the cost of whoever has most of them.
+    fn make_room(&mut self, client: &Arc<str>) -> io::Result<()> {
+        let full = || io::Error::other("too many questions wait");
+        let own = self.waiting.iter().filter(|asked| asked.client == *client).count();
+        if own >= MOST_OF_ONE {
+            return Err(full());
+        }
+        if self.waiting.len() < MOST {
+            return Ok(());
+        }
+        let mut counts = BTreeMap::<&Arc<str>, usize>::new();
+        for asked in &self.waiting {
+            *counts.entry(&asked.client).or_default() += 1;
+        }
+        let most = counts.into_iter().max_by_key(|(_, count)| *count);
+        let (most, _) = most.filter(|(_, count)| *count > own).ok_or_else(full)?;
+        let first = self.waiting.iter().position(|asked| asked.client == *most);
+        if let Some(given_up) = first.and_then(|first| self.waiting.remove(first)) {
+            self.give(given_up.session, None);
+        }
         Ok(())
     }
 
@@ -204,7 +236,12 @@ impl Work {
         let (mut buffer, mut at) = (vec![0; LONGEST], 0);
         while let Some(asked) = self.waiting.get(at) {
             let reply = match asked.socket.recv(&mut buffer) {
-                Ok(length) => answer(asked, &buffer[..length]),
+                Ok(length) if answers(&asked.question, &buffer[..length]) => {
+                    self.heard = clock::now();
+                    answer(asked, &buffer[..length])
+                }
+                // What answers something else leaves the question open (RFC 5452 §9.1).
+                Ok(_) => continue,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     at += 1;
                     continue;
@@ -240,13 +277,18 @@ fn is_question(message: &[u8]) -> bool {
     message.len() >= HEADER && message[2] & 0xf8 == 0 && message[4..6] == [0, 1]
 }
 
+/// Whether a message answers the question: it has its number, and the same question if any.
+fn answers(question: &[u8], message: &[u8]) -> bool {
+    if message.len() < HEADER || message[..2] != question[..2] || message[2] & RESPONSE == 0 {
+        return false;
+    }
+    let same = |(a, b): (&[u8], &[u8])| a.eq_ignore_ascii_case(b);
+    message[4..6] == [0, 0] || question_of(message).zip(question_of(question)).is_some_and(same)
+}
+
 /// The packets with an answer.
 fn answer(asked: &Asked, message: &[u8]) -> Option<Reply> {
-    let is_answer = message.len() >= HEADER && message[..2] == asked.question[..2];
     let Ends { from, to, .. } = asked.ends;
-    if !is_answer {
-        return None;
-    }
     let headers = if from.is_ipv4() { 28 } else { 48 };
     let whole = (message.len() + headers <= MTU).then(|| udp_packet(to, from, message)).flatten();
     let cut = || {
@@ -316,7 +358,7 @@ mod tests {
         let begun = std::time::Instant::now();
         loop {
             let asked_at = std::time::Instant::now();
-            assert!(relay.ask(7, &packet()));
+            assert!(relay.ask(&"client".into(), 7, &packet()));
             let mut buffer = [0; 512];
             let (asked, from) = loop {
                 match resolver.recv_from(&mut buffer) {
@@ -327,7 +369,10 @@ mod tests {
             };
             assert_eq!(&buffer[..asked], QUERY);
             let mut message = buffer[..asked].to_vec();
-            message[2] |= 0x80;
+            message[2] |= RESPONSE;
+            // Somebody who guesses, and one who asks.
+            resolver.send_to(&[&[!message[0]], &message[1..]].concat(), from).unwrap();
+            resolver.send_to(&buffer[..asked], from).unwrap();
             message.resize(length, 9);
             resolver.send_to(&message, from).unwrap();
             let answer = relay.answers.recv_timeout(HANGS).unwrap();
@@ -376,15 +421,32 @@ mod tests {
         let (relay, _resolver) = relay();
         let from = "10.87.0.2:4000".parse().unwrap();
         let short = udp_packet(from, "192.0.2.7:53".parse().unwrap(), b"short").unwrap();
-        assert!(relay.ask(1, &short));
+        assert!(relay.ask(&"client".into(), 1, &short));
         let answer = relay.answers.recv_timeout(HANGS).unwrap();
         assert!(answer.session == 1 && answer.reply.is_none());
         let mut asked = 0;
         while asked < MOST_OF_ONE + 1 {
-            asked += usize::from(relay.ask(2, &packet()));
+            asked += usize::from(relay.ask(&"client".into(), 2, &packet()));
         }
         let answer = relay.answers.recv_timeout(HANGS).unwrap();
         assert!(answer.session == 2 && answer.reply.is_none());
+    }
+
+    #[test]
+    fn whoever_asks_much_makes_room_for_the_others() {
+        let (relay, _resolver) = relay();
+        let ask = |client: u32| {
+            while !relay.ask(&format!("{client}").into(), client, &packet()) {
+                std::thread::yield_now();
+            }
+        };
+        let clients = (MOST / MOST_OF_ONE) as u32;
+        (0..clients).for_each(|client| (0..MOST_OF_ONE).for_each(|_| ask(client)));
+        for _ in 0..3 {
+            ask(clients);
+            let answer = relay.answers.recv_timeout(HANGS).unwrap();
+            assert!(answer.session < clients && answer.reply.is_none());
+        }
     }
 
     #[test]

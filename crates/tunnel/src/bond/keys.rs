@@ -154,13 +154,15 @@ impl Sealer {
 pub(super) struct Opener {
     link: Link,
     before: Option<Link>,
+    /// Made when a datagram first says that it is sealed with it, which strangers may say as well.
+    next: Option<Link>,
     came: ReplayWindow,
 }
 
 impl Opener {
     pub(super) fn new(secret: &LaneSecret, lane: u8, direction: Direction) -> Self {
         let link = Link::first(secret, lane, direction);
-        Self { link, before: None, came: ReplayWindow::default() }
+        Self { link, before: None, next: None, came: ReplayWindow::default() }
     }
 
     /// Decrypts a datagram in its place; the frame, and whether it is the newest so far.
@@ -177,17 +179,17 @@ impl Opener {
             return Err(Refused::Replayed);
         }
         let epoch = sequence / EPOCH;
-        let next = (epoch == self.link.epoch + 1).then(|| self.link.next());
-        let link = match &next {
-            Some(next) => next,
-            None if epoch == self.link.epoch => &self.link,
+        let is_next = epoch == self.link.epoch + 1;
+        let link = match epoch {
+            _ if is_next => self.next.get_or_insert_with(|| self.link.next()),
+            _ if epoch == self.link.epoch => &self.link,
             // What is on its way when a key is new.
-            None => self.before.as_ref().filter(|one| one.epoch == epoch).ok_or(Refused::Forged)?,
+            _ => self.before.as_ref().filter(|one| one.epoch == epoch).ok_or(Refused::Forged)?,
         };
         let (header, sealed) = datagram.split_at_mut(HEADER);
         let opened = link.key.open_in_place(nonce(sequence), Aad::from(&*header), sealed);
         let frame = opened.map_err(|_| Refused::Forged)?;
-        if let Some(next) = next {
+        if let Some(next) = self.next.take_if(|_| is_next) {
             self.before = Some(std::mem::replace(&mut self.link, next));
         }
         let is_newest = sequence >= self.came.end();

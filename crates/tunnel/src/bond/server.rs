@@ -88,6 +88,7 @@ impl BondServer {
             permit,
             orders,
             sessions: BTreeMap::new(),
+            allowances: Allowances::default(),
             by_address: BTreeMap::new(),
             dropped: Dropped::default(),
             inbox: Inbox::new(),
@@ -138,13 +139,40 @@ struct Open {
     gates: BTreeMap<u8, PathGate>,
     /// Questions to DNS that have no answer yet.
     asked: usize,
-    guard: FlowGuard,
-    errors: ErrorPace,
+    allowance: Allowance,
     dropped: Dropped,
     unsent: Unsent,
     /// Whether something has come for it, or is to be sent.
     is_due: bool,
     due: Option<Instant>,
+}
+
+/// How many flows a client may begin, and how often it is told of errors, whichever of its sessions it
+/// is.
+#[derive(Default)]
+struct Allowance {
+    guard: FlowGuard,
+    errors: ErrorPace,
+}
+
+/// How long a client without a session has the allowance that it had: by then all of it is free again.
+const ALLOWANCE_KEPT: Duration = Duration::from_secs(120);
+
+/// Those of clients whose sessions have ended, and when.
+#[derive(Default)]
+struct Allowances(BTreeMap<Arc<str>, (Allowance, Instant)>);
+
+impl Allowances {
+    fn keep(&mut self, client: Arc<str>, allowance: Allowance, now: Instant) {
+        self.0.retain(|_, (_, ended)| now.since(*ended) < ALLOWANCE_KEPT);
+        self.0.insert(client, (allowance, now));
+    }
+
+    /// That of a client whose next session begins.
+    fn take(&mut self, client: &str, now: Instant) -> Allowance {
+        let kept = self.0.remove(client).filter(|(_, ended)| now.since(*ended) < ALLOWANCE_KEPT);
+        kept.map(|(allowance, _)| allowance).unwrap_or_default()
+    }
 }
 
 /// A lane, and where its client is.
@@ -208,6 +236,7 @@ struct Work {
     permit: Permit,
     orders: Orders<Command>,
     sessions: BTreeMap<u32, Open>,
+    allowances: Allowances,
     by_address: BTreeMap<IpAddr, u32>,
     /// What is of no session.
     dropped: Dropped,
@@ -251,7 +280,9 @@ impl Work {
                 }
             }
             Command::Close(number) => {
-                self.sessions.remove(&number);
+                if let Some(Open { client, allowance, .. }) = self.sessions.remove(&number) {
+                    self.allowances.keep(client, allowance, clock::now());
+                }
                 self.by_address.retain(|_, owner| *owner != number);
             }
             Command::Status(answer) => {
@@ -272,7 +303,9 @@ impl Work {
         for number in before {
             self.obey(Command::Close(number));
         }
-        let open = Open::new(client, session, clock::now());
+        let now = clock::now();
+        let allowance = self.allowances.take(&client, now);
+        let open = Open::new(client, session, allowance, now);
         self.sessions.insert(open.session.number, open);
     }
 
@@ -306,7 +339,7 @@ impl Work {
                     Some(open) => {
                         let most = open.bond.handle_packet(packet, now);
                         let told = most.and_then(|most| too_long(packet, most));
-                        refusals.extend(told.filter(|_| open.errors.take(now)));
+                        refusals.extend(told.filter(|_| open.allowance.errors.take(now)));
                         open.is_due = true;
                     }
                     None => dropped.unknown += 1,
@@ -376,7 +409,7 @@ enum Verdict {
 }
 
 impl Open {
-    fn new(client: Arc<str>, session: LaneSession, now: Instant) -> Self {
+    fn new(client: Arc<str>, session: LaneSession, allowance: Allowance, now: Instant) -> Self {
         Self {
             client,
             bond: Bond::new(bond_config(false), now),
@@ -385,8 +418,7 @@ impl Open {
             former: BTreeSet::new(),
             gates: BTreeMap::new(),
             asked: 0,
-            guard: FlowGuard::default(),
-            errors: ErrorPace::default(),
+            allowance,
             dropped: Dropped::default(),
             unsent: Unsent::default(),
             is_due: false,
@@ -479,7 +511,8 @@ impl Open {
         match self.judge(packet, permit, now) {
             Verdict::Pass => tun.write(packet),
             Verdict::Ask
-                if self.asked < dns::MOST_OF_ONE && dns.ask(self.session.number, packet) =>
+                if self.asked < dns::MOST_OF_ONE
+                    && dns.ask(&self.client, self.session.number, packet) =>
             {
                 self.asked += 1;
             }
@@ -510,7 +543,7 @@ impl Open {
             _ if !ends.is_counted() => &mut self.dropped.closed,
             _ if ends.is_udp_to(dns::PORT) => return Verdict::Ask,
             _ if !permit(ends.to) => &mut self.dropped.closed,
-            _ if !self.guard.admit(look.flow, now) => &mut self.dropped.flows,
+            _ if !self.allowance.guard.admit(look.flow, now) => &mut self.dropped.flows,
             _ => return Verdict::Pass,
         };
         *dropped += 1;
@@ -597,7 +630,30 @@ mod tests {
     fn open_with(secret: &LaneSecret) -> Open {
         let secret = secret.clone();
         let session = LaneSession { number: 9, secret, addresses: Vec::new(), has_ipv6: false };
-        Open::new("ann".into(), session, Instant::ZERO)
+        Open::new("ann".into(), session, Allowance::default(), Instant::ZERO)
+    }
+
+    #[test]
+    fn a_client_that_comes_again_has_no_more_flows_than_it_had() {
+        let at = |seconds: u64| Instant::from_millis(1000 * seconds);
+        let begin = |allowance: &mut Allowance, first: u64, now| {
+            (first..first + 1000).filter(|&flow| allowance.guard.admit(flow, now)).count()
+        };
+        let mut kept = Allowances::default();
+        let mut ann = kept.take("ann", at(1));
+        let burst = begin(&mut ann, 0, at(1));
+        assert!((400..1000).contains(&burst), "{burst}");
+        kept.keep("ann".into(), ann, at(1));
+        let mut again = kept.take("ann", at(2));
+        let more = begin(&mut again, 1000, at(2));
+        assert!(more <= 100, "{more} a second later");
+        assert_eq!(begin(&mut kept.take("bob", at(2)), 0, at(2)), burst);
+        kept.keep("ann".into(), again, at(2));
+        assert_eq!(begin(&mut kept.take("ann", at(200)), 0, at(200)), burst);
+        (0..5000).for_each(|number| {
+            kept.keep(format!("{number}").into(), Allowance::default(), at(number));
+        });
+        assert!(kept.0.len() <= 120);
     }
 
     /// A program at an address, which reads what the server sends there.

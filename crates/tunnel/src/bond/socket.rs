@@ -94,7 +94,10 @@ impl LaneSocket {
             Err(error) => return !matches!(error.kind(), io::ErrorKind::WouldBlock),
         };
         let bytes = inbox.bytes.chunks_exact_mut(READ_BYTES);
-        for (meta, bytes) in inbox.meta[..count].iter().zip(bytes) {
+        // Nobody can be answered at port 0, and the kernel's refusal would have the socket send each
+        // datagram by itself from then on, to everybody.
+        let read = inbox.meta[..count].iter().zip(bytes).filter(|(meta, _)| meta.addr.port() != 0);
+        for (meta, bytes) in read {
             let way = Way { peer: meta.addr, own: meta.dst_ip };
             let ecn = meta.ecn.map_or(0, |ecn| ecn as u8);
             for datagram in bytes[..meta.len].chunks_mut(meta.stride.max(1)) {
@@ -387,6 +390,27 @@ mod tests {
             lengths.iter().enumerate().map(|(n, &length)| (length, n as u8, 0)).collect();
         assert_eq!(came(&to), expected);
         assert_eq!(batches.unsent, Unsent::default());
+    }
+
+    /// An answer there would be refused by the kernel, and quinn-udp then sends no batches any more.
+    #[test]
+    fn what_comes_from_port_0_is_not_taken() {
+        let ([from, to], way) = pair();
+        let Ok(raw) = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::UDP)) else {
+            assert!(std::env::var_os("CI").is_none(), "in CI tests run as root");
+            return eprintln!("skipped: raw sockets need root");
+        };
+        let [high, low] = way.peer.port().to_be_bytes();
+        // Source port, destination port, length, no checksum; and a byte.
+        raw.send_to(&[0, 0, high, low, 0, 9, 0, 0, 1], &way.peer.into()).unwrap();
+        from.send((way, 0), &[2], None).unwrap();
+        let began = std::time::Instant::now();
+        let mut all = Vec::new();
+        while all.is_empty() {
+            all = came(&to);
+            assert!(began.elapsed().as_secs() < 400, "nothing comes");
+        }
+        assert_eq!(all, [(1, 2, 0)]);
     }
 
     #[test]

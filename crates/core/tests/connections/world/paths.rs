@@ -15,6 +15,10 @@ impl World<'_> {
             self.say(conn, SERVER, Packet::Refused);
             return self.close(conn, SERVER);
         };
+        if server.subs.iter().any(|(&newer, sub)| sub.path == path && newer > subflow) {
+            self.say(conn, SERVER, Packet::Refused);
+            return self.close(conn, SERVER);
+        }
         // The client has replaced an older one.
         let older = server.subs.values().filter(|sub| sub.path == path).map(|sub| sub.conn);
         let older: Vec<u64> = older.collect();
