@@ -379,8 +379,9 @@ mod tests {
         assert!(relay.ask(1, &short));
         let answer = relay.answers.recv_timeout(HANGS).unwrap();
         assert!(answer.session == 1 && answer.reply.is_none());
-        let mut asked = 0;
+        let (mut asked, begun) = (0, std::time::Instant::now());
         while asked < MOST_OF_ONE + 1 {
+            assert!(begun.elapsed() < HANGS, "{asked}");
             asked += usize::from(relay.ask(2, &packet()));
         }
         let answer = relay.answers.recv_timeout(HANGS).unwrap();
