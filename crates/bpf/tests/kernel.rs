@@ -9,13 +9,17 @@ mod support;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd as _;
+use std::time::Duration;
 
 use libbpf_rs::query::MapInfoIter;
 use libbpf_rs::{MapCore as _, MapFlags, MapHandle};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{SockRef, Socket};
 use support::{alone, possible, since};
 use weftline_bpf::{BpfError, CONTROLS, Control, Groups, Loaded, unload};
+
+/// Far more than anything here takes: a test that waits this long hangs.
+const PATIENCE: Duration = Duration::from_secs(400);
 
 fn control(name: &str) -> Control {
     Control::find(name).unwrap()
@@ -80,7 +84,8 @@ fn others_can_take_it_out_and_the_holder_learns() {
     }
     let link = loaded.links().next().unwrap();
     let mut polled = [PollFd::new(&link, PollFlags::empty())];
-    assert_eq!(poll(&mut polled, None).unwrap(), 1);
+    let patience = Timespec { tv_sec: PATIENCE.as_secs().cast_signed(), tv_nsec: 0 };
+    assert_eq!(poll(&mut polled, Some(&patience)).unwrap(), 1);
     assert!(polled[0].revents().contains(PollFlags::HUP));
     drop(loaded);
     assert!(matches!(unload(control("balia")), Err(BpfError::NotLoaded { name: "weft_balia" })));
@@ -109,7 +114,11 @@ fn connection(control: Control) -> (TcpStream, TcpStream) {
     let socket = Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     socket.set_tcp_congestion(control.kernel_name.as_bytes()).unwrap();
     socket.connect(&address.into()).unwrap();
-    (socket.into(), listener.accept().unwrap().0)
+    SockRef::from(&listener).set_read_timeout(Some(PATIENCE)).unwrap();
+    let (sender, receiver): (TcpStream, _) = (socket.into(), listener.accept().unwrap().0);
+    sender.set_write_timeout(Some(PATIENCE)).unwrap();
+    receiver.set_read_timeout(Some(PATIENCE)).unwrap();
+    (sender, receiver)
 }
 
 /// Sends `bytes` through a connection and receives them.
@@ -162,7 +171,7 @@ fn sockets_of_a_group_know_each_other_until_they_close() {
     groups.join(TcpListener::bind("127.0.0.1:0").unwrap().as_fd(), 1).unwrap();
     for (sender, receiver) in connections {
         // A reset ends the socket at once.
-        SockRef::from(&sender).set_linger(Some(std::time::Duration::ZERO)).unwrap();
+        SockRef::from(&sender).set_linger(Some(Duration::ZERO)).unwrap();
         drop((sender, receiver));
     }
     assert_eq!(members(), [], "the last one to leave removes the entry");

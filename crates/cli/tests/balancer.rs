@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Instant;
 
-use common::{Daemon, PATIENCE, failure, reserved, until};
+use common::{Daemon, PATIENCE, dial, failure, reserved, until};
 use serde_json::Value;
 use socket2::Socket;
 
@@ -143,7 +143,7 @@ fn answer(stream: &mut TcpStream) -> Option<u64> {
 
 /// Opens a connection through `connect` and exchanges the first half.
 fn begin(local: SocketAddr, number: u64) -> TcpStream {
-    let mut stream = TcpStream::connect(local).unwrap();
+    let mut stream = dial(local);
     stream.write_all(&number.to_be_bytes()).unwrap();
     stream.write_all(&bytes_of(number, HALF)).unwrap();
     check(&mut stream, &bytes_of(!number, HALF), number);
@@ -161,6 +161,7 @@ fn finish(mut stream: TcpStream, number: u64) {
 /// What a daemon says of its connections that are used.
 fn connections(control: &Path) -> Vec<Value> {
     let mut stream = UnixStream::connect(control).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.write_all(b"{\"command\":\"status\",\"connections\":1000}\n").unwrap();
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line).unwrap();

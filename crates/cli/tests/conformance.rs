@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use weftline_core::Bitrate;
-use weftline_judged::{MISSES, Verdict, Watch, record};
+use weftline_judged::{MISSES, Verdict, Watch, record, until_enough};
 use weftline_lab::LabError;
 use weftline_lab::emulator::Start;
 use weftline_lab::testbed::{PathLinks, Testbed};
@@ -544,14 +544,15 @@ fn cases_run_in_both_worlds() {
     for name in ["clean single:link cubic bulk", "two fbdt cubic bulk"] {
         let case = cases().into_iter().find(|case| case.name() == name).expect(name);
         for world in ["sim", "lab"] {
-            let record = match record_of(&case, world, 1) {
-                Ok(record) => record,
-                Err(other) => panic!("{name} {world}: {other:?}"),
+            let is_whole = |made: &Result<RunRecord, NoRun>| {
+                let Ok(record) = made else { return false };
+                let has_all = FIGURES.iter().all(|(figure, _, of)| {
+                    !case.within.contains_key(*figure) || of(record).is_some()
+                });
+                record.completed && record.bytes_delivered.unwrap() > 0 && has_all
             };
-            assert!(record.completed && record.bytes_delivered.unwrap() > 0, "{record:?}");
-            for (figure, _, of) in FIGURES {
-                assert!(!case.within.contains_key(figure) || of(&record).is_some(), "{figure}");
-            }
+            eprintln!("{name} {world}");
+            until_enough(|| Some(record_of(&case, world, 1)), is_whole);
         }
     }
 }

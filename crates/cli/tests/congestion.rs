@@ -7,7 +7,7 @@ mod common;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Output};
 
-use common::{Daemon, alone, failure, one_line, run, until};
+use common::{Daemon, alone, dial, failure, one_line, run, until};
 use socket2::SockRef;
 use weftline_bpf::{Control, IS_BUILT};
 
@@ -178,7 +178,7 @@ fn a_server_loads_what_its_clients_ask_for() {
     let paths = ["--path", "one=127.0.0.1", "two=127.0.0.2", "--listen", "127.0.0.1:0"];
     let connect = ["connect", "--congestion", "balia", "--server", &address];
     let mut client = Daemon::start(&[&connect[..], &paths, &plain].concat());
-    let mut stream = TcpStream::connect(client.listening()).unwrap();
+    let mut stream = dial(client.listening());
     std::io::Write::write_all(&mut stream, &[7; 100_000]).unwrap();
     std::io::Read::read_exact(&mut stream, &mut [0; 100_000]).unwrap();
     drop((client, server));

@@ -8,7 +8,10 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::thread;
 
-use common::{Daemon, connect, refusing, reserved, serve, serve_at, until};
+use common::{
+    Daemon, PATIENCE, connect, connect_with, dial, patient, refusing, reserved, serve, serve_at,
+    until,
+};
 
 fn pattern(len: usize, seed: u64) -> Vec<u8> {
     (0..len as u64)
@@ -23,7 +26,7 @@ fn target(serve: impl Fn(TcpStream) + Clone + Send + 'static) -> SocketAddr {
     thread::spawn(move || {
         for stream in listener.incoming() {
             let serve = serve.clone();
-            thread::spawn(move || serve(stream.unwrap()));
+            thread::spawn(move || serve(patient(stream.unwrap())));
         }
     });
     address
@@ -46,7 +49,7 @@ fn daemons(target: SocketAddr) -> (Daemon, Daemon, SocketAddr, tempfile::TempDir
 }
 
 fn ask(local: SocketAddr, question: &[u8]) -> Vec<u8> {
-    let mut stream = TcpStream::connect(local).unwrap();
+    let mut stream = dial(local);
     let mut writer = stream.try_clone().unwrap();
     thread::scope(|scope| {
         scope.spawn(move || {
@@ -82,7 +85,7 @@ fn a_target_that_speaks_first_is_heard_without_a_word() {
         let _ = stream.read(&mut [0; 1]);
     };
     let (_server, _client, local, _state) = daemons(target(greeting));
-    let mut stream = TcpStream::connect(local).unwrap();
+    let mut stream = dial(local);
     let mut got = [0; 11];
     stream.read_exact(&mut got).unwrap();
     assert_eq!(&got, b"220 ready\r\n");
@@ -92,11 +95,10 @@ fn a_target_that_speaks_first_is_heard_without_a_word() {
 fn a_reset_passes_both_ways() {
     let reset = |stream: TcpStream| {
         // Closing with unread bytes resets.
-        let mut first = [0; 1];
-        while stream.peek(&mut first).unwrap() == 0 {}
+        assert!(stream.peek(&mut [0; 1]).unwrap() > 0);
     };
     let (_server, _client, local, _state) = daemons(target(reset));
-    let mut stream = TcpStream::connect(local).unwrap();
+    let mut stream = dial(local);
     stream.write_all(b"unread").unwrap();
     let error = stream.read_to_end(&mut Vec::new()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
@@ -107,17 +109,20 @@ fn a_reset_passes_both_ways() {
         ends.send(stream.read_to_end(&mut Vec::new()).map_err(|error| error.kind())).unwrap();
     };
     let (_server, _client, local, _state) = daemons(target(watch));
-    let stream = TcpStream::connect(local).unwrap();
-    while stream.peek(&mut [0; 5]).unwrap() < 5 {}
+    let stream = dial(local);
+    until("it has greeted", || match stream.peek(&mut [0; 5]).unwrap() {
+        0 => panic!("it has ended"),
+        seen => seen == 5,
+    });
     drop(stream);
-    assert_eq!(ended.recv().unwrap(), Err(ErrorKind::ConnectionReset));
+    assert_eq!(ended.recv_timeout(PATIENCE).unwrap(), Err(ErrorKind::ConnectionReset));
 }
 
 #[test]
 fn an_unreachable_target_resets_and_both_ends_say_why() {
     let (_held, closed) = refusing();
     let (server, client, local, _state) = daemons(closed);
-    let mut stream = TcpStream::connect(local).unwrap();
+    let mut stream = dial(local);
     let error = stream.read_to_end(&mut Vec::new()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
     let message = format!("cannot reach the forward target {closed}: Connection refused");
@@ -130,7 +135,7 @@ fn a_peer_that_speaks_something_else_disturbs_nobody() {
     let state = tempfile::tempdir().unwrap();
     let (server, address, fingerprint) = serve(state.path(), target(reversing));
     let (_client, local) = connect(address, &fingerprint);
-    let mut browser = TcpStream::connect(address).unwrap();
+    let mut browser = dial(address);
     browser.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
     let mut answer = Vec::new();
     let _ = browser.read_to_end(&mut answer);
@@ -171,8 +176,10 @@ fn a_connection_under_way_may_finish_after_the_first_signal_and_not_after_the_se
         stream.write_all(&got).unwrap();
     };
     for impatient in [false, true] {
-        let (server, client, local, _state) = daemons(target(telling));
-        let mut stream = TcpStream::connect(local).unwrap();
+        let state = tempfile::tempdir().unwrap();
+        let (server, address, fingerprint) = serve(state.path(), target(telling));
+        let (client, local) = connect_with(address, &fingerprint, &["--drain", "1h"]);
+        let mut stream = dial(local);
         stream.write_all(b"half").unwrap();
         stream.read_exact(&mut [0]).unwrap();
         client.signal("-TERM");
@@ -232,7 +239,7 @@ fn everything_can_stand_in_a_file() {
 
 /// Asks the SOCKS proxy at `local` for `request` and returns the stream with the reply's code.
 fn socks(local: SocketAddr, request: &[u8]) -> (TcpStream, u8) {
-    let mut stream = TcpStream::connect(local).unwrap();
+    let mut stream = dial(local);
     stream.write_all(&[5, 1, 0]).unwrap();
     let mut method = [0; 2];
     stream.read_exact(&mut method).unwrap();
@@ -303,7 +310,7 @@ fn a_socks_proxy_reaches_what_the_server_can_reach() {
 
     // A client that does not say where to is told what is missing.
     let (plain, local) = client("--listen");
-    let mut stream = TcpStream::connect(local).unwrap();
+    let mut stream = dial(local);
     assert!(stream.read_to_end(&mut Vec::new()).is_err());
     plain.logs("serve --socks): use connect --socks");
 }
@@ -397,7 +404,7 @@ fn a_socks_proxy_with_users_lets_in_those_only() {
     let local = proxy.listening();
     server.logs("client 'alice' has come, from 127.0.0.1");
     let login = |password: &[u8]| {
-        let mut stream = TcpStream::connect(local).unwrap();
+        let mut stream = dial(local);
         let length = password.len() as u8;
         stream.write_all(&[&[5, 1, 2, 1, 3][..], b"bob", &[length], password].concat()).unwrap();
         let mut answer = [0; 4];

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use common::{PATIENCE, weftline};
+use common::{PATIENCE, run, run_alone, weftline};
 use weftline_judged::verdict;
 use weftline_scenario::RunRecord;
 
@@ -74,12 +74,12 @@ fn what_a_guest_cannot_run_is_refused() {
         assert_eq!(output.status.code(), Some(2), "{}", said(&output));
         assert!(said(&output).contains(words), "{}", said(&output));
     }
-    let output = weftline(&["sim", "run", "bond", "--scheme", "linux-default"]).output().unwrap();
+    let output = run(&["sim", "run", "bond", "--scheme", "linux-default"]);
     assert_eq!(output.status.code(), Some(2));
     let words =
         "the simulator has no scheme 'linux-default': it is the scheduler default of a real";
     assert!(said(&output).contains(words), "{}", said(&output));
-    let output = weftline(&["lab-guest"]).output().unwrap();
+    let output = run(&["lab-guest"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(said(&output).contains("this is for a guest's kernel"), "{}", said(&output));
 }
@@ -141,7 +141,7 @@ fn a_guest_that_fails_is_a_failed_run() {
         ("yes '{\"at\":1}'", "the guest: it said more than a run has to say"),
         ("head -c 3000000 /dev/zero | tr '\\0' x; echo", "it said more than a run has to say"),
     ] {
-        let output = faked(dir.path(), script, &run).output().unwrap();
+        let output = run_alone(&mut faked(dir.path(), script, &run));
         assert_eq!(output.status.code(), Some(1), "{script}: {}", said(&output));
         let line = String::from_utf8(output.stdout).unwrap();
         let record: RunRecord = serde_json::from_str(&line).unwrap();
@@ -162,7 +162,7 @@ fn a_guests_kernel_ends_at_its_first_warning() {
     let run = [&RUN[..], &["linux-fbdt"]].concat();
     let said = dir.path().join("said");
     let script = format!("printf '%s\\n' \"$@\" >{}", said.display());
-    assert_eq!(faked(dir.path(), &script, &run).output().unwrap().status.code(), Some(1));
+    assert_eq!(run_alone(&mut faked(dir.path(), &script, &run)).status.code(), Some(1));
     let args = fs::read_to_string(said).unwrap();
     let line = args.lines().skip_while(|arg| *arg != "-append").nth(1).unwrap();
     // Before the dashes: what is behind them is for the first process.
@@ -223,7 +223,7 @@ fn each_scheduler_of_the_kernel_carries_data() {
         let schemes = "linux-default,linux-forward,linux-fbdt";
         let args = ["lab", "run", "bond", "--duration", "2s", "--warmup", "0s", "--json"];
         let run = [&args[..], &["--scheme", schemes, "--out", out]].concat();
-        let output = weftline(&run).output().unwrap();
+        let output = common::run(&run);
         if output.status.code() == Some(3) {
             eprintln!("skipped: {}", said(&output));
             return None;

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Daemon, echo, refusing, reserved, serve, until};
+use common::{Daemon, dial, echo, refusing, reserved, serve, until};
 use weftline_judged::verdict;
 
 /// Sends `len` bytes there and back on a connection under way.
@@ -80,7 +80,7 @@ fn paths_come_and_go_under_a_connection() {
     let two = "[[paths]]\nname = 'two'\nvia = '127.0.0.2'\n";
     let listen = "listen = '127.0.0.1:0'\nready = 0\n";
     let (client, local) = world.connect(&format!("{listen}{one}"));
-    let mut stream = TcpStream::connect(local).unwrap();
+    let mut stream = dial(local);
     exchange(&mut stream, 100_000);
 
     // The second path joins the connection under way, and the first leaves it.
@@ -104,7 +104,7 @@ fn a_broken_file_leaves_everything_as_it_is() {
     let world = World::new();
     let good = "listen = '127.0.0.1:0'\npath = ['one=127.0.0.1']\n";
     let (client, local) = world.connect(good);
-    let mut stream = TcpStream::connect(local).unwrap();
+    let mut stream = dial(local);
     for (rest, message) in [
         ("listen = 5", "connect.toml: line 3: "),
         (
@@ -139,7 +139,7 @@ fn a_broken_file_leaves_everything_as_it_is() {
     client.signal("-HUP");
     client.logs("is left aside, nothing has changed: ");
     exchange(&mut stream, 100_000);
-    exchange(&mut TcpStream::connect(local).unwrap(), 100_000);
+    exchange(&mut dial(local), 100_000);
 }
 
 #[test]
@@ -163,15 +163,15 @@ fn listeners_come_and_go_each_with_its_scheduler() {
     let (mut client, one) = world.connect(&format!("{paths}{first}"));
     world.reload(&client, &format!("{paths}{first}{second}"), &[]);
     let two = client.listening();
-    let mut kept = TcpStream::connect(two).unwrap();
+    let mut kept = dial(two);
     exchange(&mut kept, 300_000);
-    exchange(&mut TcpStream::connect(one).unwrap(), 300_000);
+    exchange(&mut dial(one), 300_000);
 
     // The second goes; its connection under way does not.
     world.reload(&client, &format!("{paths}{first}"), &[]);
     until("it refuses", || TcpStream::connect(two).is_err());
     exchange(&mut kept, 300_000);
-    exchange(&mut TcpStream::connect(one).unwrap(), 300_000);
+    exchange(&mut dial(one), 300_000);
 
     client.signal("-TERM");
     drop(kept);
@@ -192,12 +192,12 @@ fn what_only_a_restart_can_change_is_named() {
     world.write(&format!("socks = '{local}'\n{path}"));
     client.signal("-HUP");
     client.logs("cannot become socks while it is open; restart, or choose another address");
-    exchange(&mut TcpStream::connect(local).unwrap(), 1000);
+    exchange(&mut dial(local), 1000);
 }
 
 /// Whether the proxy takes that name and password (RFC 1929).
 fn is_let_in(proxy: SocketAddr, user: &str, password: &str) -> bool {
-    let mut stream = TcpStream::connect(proxy).unwrap();
+    let mut stream = dial(proxy);
     let length = |text: &str| u8::try_from(text.len()).unwrap();
     let mut says = vec![5, 1, 2, 1, length(user)];
     says.extend(user.bytes());
@@ -240,14 +240,14 @@ fn a_cap_holds_for_all_connections_together_in_both_directions() {
     let began = Instant::now();
     thread::scope(|scope| {
         for _ in 0..4 {
-            scope.spawn(|| exchange(&mut TcpStream::connect(local).unwrap(), CAPPED_LEN));
+            scope.spawn(|| exchange(&mut dial(local), CAPPED_LEN));
         }
     });
     let took = began.elapsed();
     // 1 MB at 1 MB/s, less what bursts let through at once: a cap is a floor of the time taken.
     assert!(took > Duration::from_millis(900), "{took:?}");
     world.reload(&client, &with_cap(""), &[]);
-    exchange(&mut TcpStream::connect(local).unwrap(), CAPPED_LEN);
+    exchange(&mut dial(local), CAPPED_LEN);
 }
 
 #[test]
@@ -256,11 +256,11 @@ fn a_cap_that_is_taken_away_holds_no_more() {
     verdict("a cap that is taken away holds no more", |_| {
         let world = World::new();
         let (client, local) = world.connect(&with_cap(",cap=8Mbps"));
-        exchange(&mut TcpStream::connect(local).unwrap(), CAPPED_LEN);
+        exchange(&mut dial(local), CAPPED_LEN);
         // Without the cap it takes less time than the cap would have asked for.
         world.reload(&client, &with_cap(""), &[]);
         let began = Instant::now();
-        exchange(&mut TcpStream::connect(local).unwrap(), 100 * CAPPED_LEN);
+        exchange(&mut dial(local), 100 * CAPPED_LEN);
         let took = began.elapsed();
         assert!(took < Duration::from_secs(24), "{took:?}");
         Some(())
@@ -292,7 +292,7 @@ fn a_server_takes_another_token_and_resets_whoever_has_the_old_one() {
         Daemon::start(&[&args[..], &more].concat())
     };
     let mut client = connect();
-    let mut stream = TcpStream::connect(client.listening()).unwrap();
+    let mut stream = dial(client.listening());
     exchange(&mut stream, 10_000);
 
     // What cannot change is refused, and nothing of it is taken.
@@ -309,5 +309,5 @@ fn a_server_takes_another_token_and_resets_whoever_has_the_old_one() {
     assert!(stream.read(&mut [0; 1]).is_err(), "the old secret is worth nothing any more");
     write("mine", "the second secret of all");
     let mut client = connect();
-    exchange(&mut TcpStream::connect(client.listening()).unwrap(), 10_000);
+    exchange(&mut dial(client.listening()), 10_000);
 }

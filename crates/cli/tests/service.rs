@@ -11,11 +11,11 @@ use std::os::unix::net::UnixDatagram;
 use std::process::Command;
 use std::thread;
 
-use common::{Daemon, PATIENCE, connect, echo, failure, serve, until, weftline};
+use common::{Daemon, PATIENCE, accept, connect, dial, echo, failure, serve_with, until, weftline};
 
 /// One byte there and back: the connection is under way at both ends.
 fn begin(local: SocketAddr) -> TcpStream {
-    let mut stream = TcpStream::connect(local).unwrap();
+    let mut stream = dial(local);
     exchange(&mut stream);
     stream
 }
@@ -56,11 +56,11 @@ fn plain_client(server: SocketAddr, more: &[&str]) -> Daemon {
 #[test]
 fn a_server_that_stops_takes_nobody_new_and_lets_the_others_finish() {
     let state = tempfile::tempdir().unwrap();
-    let (server, address, fingerprint) = serve(state.path(), echo());
+    let (server, address, fingerprint) = serve_with(state.path(), echo(), &["--drain", "1h"]);
     let (_client, local) = connect(address, &fingerprint);
     let mut stream = begin(local);
     server.signal("-TERM");
-    server.logs("stopping: 1 connection under way may go on for 30s");
+    server.logs("stopping: 1 connection under way may go on for 1h");
     until("it refuses", || TcpStream::connect(address).is_err());
     exchange(&mut stream);
     finish(stream);
@@ -87,6 +87,14 @@ fn the_time_to_finish_has_an_end_and_a_second_signal_cuts_it_short() {
         client.logs("the other side is shutting down");
         assert_eq!(server.end().0, Some(0));
     }
+    // What it is without the option.
+    let (server, address) = plain_server(&[]);
+    let mut client = plain_client(address, &["--listen", "127.0.0.1:0"]);
+    let _stream = begin(client.listening());
+    server.signal("-INT");
+    server.logs("stopping: 1 connection under way may go on for 30s");
+    server.signal("-INT");
+    assert_eq!(server.end().0, Some(0));
     let line = failure(
         2,
         &[
@@ -110,7 +118,7 @@ fn a_program_that_keeps_its_end_open_keeps_no_daemon() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let target = listener.local_addr().unwrap().to_string();
     thread::spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
+        let mut stream = accept(&listener);
         let mut byte = [0];
         stream.read_exact(&mut byte).unwrap();
         stream.write_all(&byte).unwrap();
@@ -198,7 +206,8 @@ fn systemd_is_told_of_the_start_a_reload_the_state_and_the_end() {
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("serve.toml");
     std::fs::write(&config, "grace = '20s'\n").unwrap();
-    let mut command = plain_server_command(&["--config", config.to_str().unwrap()]);
+    let mut command =
+        plain_server_command(&["--config", config.to_str().unwrap(), "--drain", "1h"]);
     let mut server = Daemon::spawn(command.env("NOTIFY_SOCKET", &manager.path));
     let address = server.listening();
     let lines = manager.told("READY=1");

@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::sync::mpsc;
 use std::thread;
 
-use common::{Daemon, reserved, serve_at};
+use common::{Daemon, PATIENCE, dial, reserved, serve_at};
 
 /// Says `e` to a service: it sends without end. Or `o`: it echoes what follows.
 const ENDLESS: &[u8] = b"e";
@@ -54,7 +54,7 @@ fn connect(server: SocketAddr, fingerprint: &str) -> (Daemon, SocketAddr) {
 
 /// A connection through the daemons in the middle of an endless transfer.
 fn busy(local: SocketAddr) -> TcpStream {
-    let mut stream = TcpStream::connect(local).unwrap();
+    let mut stream = dial(local);
     stream.write_all(ENDLESS).unwrap();
     stream.read_exact(&mut vec![0; 1 << 20]).unwrap();
     stream
@@ -62,7 +62,7 @@ fn busy(local: SocketAddr) -> TcpStream {
 
 /// One exchange of some bytes on a connection of its own.
 fn check(local: SocketAddr) {
-    let mut stream = TcpStream::connect(local).unwrap();
+    let mut stream = dial(local);
     stream.write_all(&[ECHO, b"still there?"].concat()).unwrap();
     let mut answer = [0; 12];
     stream.read_exact(&mut answer).unwrap();
@@ -105,13 +105,16 @@ fn a_killed_client_ends_its_connections_at_the_server_and_no_others() {
     let (doomed, first) = connect(address, &fingerprint);
     let (_other, second) = connect(address, &fingerprint);
     let _stream = busy(first);
-    let mut kept = TcpStream::connect(second).unwrap();
+    let mut kept = dial(second);
     kept.write_all(ECHO).unwrap();
     doomed.signal("-KILL");
     assert_eq!(doomed.end().0, None);
     server.logs("no path to the peer for 500ms");
     // The service learns that not everything was taken.
-    assert!([ErrorKind::ConnectionReset, ErrorKind::BrokenPipe].contains(&ended.recv().unwrap()));
+    assert!(
+        [ErrorKind::ConnectionReset, ErrorKind::BrokenPipe]
+            .contains(&ended.recv_timeout(PATIENCE).unwrap())
+    );
     kept.write_all(b"not my affair").unwrap();
     let mut answer = [0; 13];
     kept.read_exact(&mut answer).unwrap();

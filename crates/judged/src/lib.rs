@@ -16,6 +16,7 @@ use std::fs::File;
 use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 pub use watch::{Disturbance, Watch};
 
@@ -23,6 +24,8 @@ pub use watch::{Disturbance, Watch};
 pub const ATTEMPTS: usize = 8;
 /// Quiet runs that miss a bound before it has failed.
 pub const MISSES: usize = 3;
+/// For how long runs are made that show too little, where nothing says that the machine is quiet.
+pub const PATIENCE: Duration = Duration::from_secs(400);
 /// The variable of the environment that names the file to which verdicts are appended.
 pub const VERDICTS: &str = "WEFTLINE_VERDICTS";
 
@@ -120,6 +123,33 @@ fn judge<W: FnOnce() -> Option<Disturbance>>(
 fn message(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic").to_owned()
+}
+
+/// Makes runs until one shows `enough`: the machine, or a program of it, may stand still for all the time
+/// that one takes. So many on a quiet machine that show less are a fault. `None` where `make` cannot make
+/// any.
+///
+/// # Panics
+///
+/// If [`MISSES`] quiet runs show too little, or none shows enough within [`PATIENCE`].
+#[track_caller]
+pub fn until_enough<T: fmt::Debug>(
+    mut make: impl FnMut() -> Option<T>,
+    enough: impl Fn(&T) -> bool,
+) -> Option<T> {
+    let (begun, mut misses) = (Instant::now(), 0);
+    loop {
+        let watch = Watch::start();
+        let made = make()?;
+        if enough(&made) {
+            return Some(made);
+        }
+        let why = watch.finish();
+        misses += usize::from(why.is_none());
+        let why = why.map_or("a quiet machine".to_owned(), |why| why.to_string());
+        assert!(misses < MISSES && begun.elapsed() < PATIENCE, "too little on {why}: {made:?}");
+        eprintln!("once more, as this was too little, on {why}: {made:?}");
+    }
 }
 
 /// Prints a verdict, and appends it to the file that [`VERDICTS`] names.

@@ -290,6 +290,8 @@ fn content(len: usize, salt: u64) -> Vec<u8> {
 
 /// Sends `out` and receives as much as the peer sends, at the same time.
 fn exchange(stream: &TcpStream, out: &[u8]) -> Vec<u8> {
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             (&*stream).write_all(out).unwrap();
@@ -310,13 +312,15 @@ fn tcp_super_packets_arrive_unchanged_both_ways() {
     for address in [testbed.address(0, End::Server, 5000), v6(End::Server, 5000)] {
         let before = testbed.emulator.report().unwrap();
         let listener = testbed.server.run(|| TcpListener::bind(address)).unwrap();
+        socket2::SockRef::from(&listener).set_read_timeout(Some(PATIENCE)).unwrap();
         let (down, up) = (content(12_000_000, 1), content(12_000_000, 2));
         let (down_sent, up_expected) = (down.clone(), up.clone());
         let server = std::thread::spawn(move || {
             let (stream, _) = listener.accept().unwrap();
             assert!(exchange(&stream, &down_sent) == up_expected, "upload differs");
         });
-        let stream = testbed.client.run(|| TcpStream::connect(address)).unwrap();
+        let dial = || TcpStream::connect_timeout(&address, PATIENCE);
+        let stream = testbed.client.run(dial).unwrap();
         assert!(exchange(&stream, &up) == down, "download differs");
         server.join().unwrap();
         let report = testbed.emulator.report().unwrap();

@@ -9,8 +9,8 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use support::{alone, until_enough};
-use weftline_judged::{Attempt, verdict};
+use support::alone;
+use weftline_judged::{Attempt, until_enough, verdict};
 use weftline_lab::{LabError, LabOptions, SweepOptions, run_many, run_sweep};
 use weftline_scenario::{RunRecord, Scenario, Scheme, SeriesReader, Sweep, Workload, read_runs};
 

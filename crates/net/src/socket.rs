@@ -180,6 +180,9 @@ mod tests {
         let pair = rustix::net::socketpair;
         let (near, far) =
             pair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+        for end in [&near, &far] {
+            set_socket_timeout(end, Timeout::Recv, Some(Duration::from_secs(400))).unwrap();
+        }
         let kernel = thread::spawn(move || {
             let mut buffer = [0; 256];
             for request in 0..requests {

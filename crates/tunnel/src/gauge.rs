@@ -364,6 +364,7 @@ mod tests {
         (1..=200).for_each(|at| world.step(at, 500));
         let mut at = 201;
         while world.mbps() != Some(0.0) {
+            assert!(at < 10_000, "it is not noticed");
             world.step(at, 0);
             at += 1;
         }

@@ -227,6 +227,7 @@ fn everything_comes_and_access_points_read_nothing() {
         let mut out = Vec::new();
         let mut now = world.now;
         while world.gateway.poll_transmit(0, now, &mut out).is_none() || out.len() < 64 {
+            assert!(now.since(world.now) < Duration::from_secs(100), "it is never sent");
             out.clear();
             now += Duration::from_millis(1);
         }
@@ -372,6 +373,7 @@ fn send(world: &mut World, numbers: std::ops::Range<u32>) -> Vec<Vec<u8>> {
             return frames;
         }
         frames.push(out);
+        assert!(frames.len() < 100_000, "there is always more");
     }
 }
 
@@ -441,8 +443,10 @@ fn packets_of_all_lengths_pass_and_longer_ones_are_refused() {
             world.now += Duration::from_millis(1);
             let (now, run) = (world.now, world.gateway.run());
             for link in 0..2 {
-                let mut out = Vec::new();
+                let (mut out, mut frames) = (Vec::new(), 0);
                 while world.gateway.poll_transmit(link, now, &mut out).is_some() {
+                    frames += 1;
+                    assert!(frames < 100_000, "there is always more");
                     let Some(Frame::Coded { run: of, packet }) = Frame::decode(&out) else {
                         panic!("coded");
                     };

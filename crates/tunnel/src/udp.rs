@@ -250,10 +250,13 @@ mod tests {
             for class in [0, 1, 2, 3, 46 << 2 | 2] {
                 from.transmit(at, &vec![7; 1000 * together], Some(1000), Class(class)).unwrap();
                 let (mut inbox, mut came) = (Inbox::new(), Vec::new());
-                // Loopback delivers at once.
-                inbox.read(&to, |_, datagram, stamp, ecn| {
-                    came.push((datagram.len(), stamp.is_some(), ecn));
-                });
+                // A busy kernel may bring them later.
+                let begun = std::time::Instant::now();
+                while came.len() < together && begun.elapsed().as_secs() < 400 {
+                    inbox.read(&to, |_, datagram, stamp, ecn| {
+                        came.push((datagram.len(), stamp.is_some(), ecn));
+                    });
+                }
                 assert_eq!(came, vec![(1000, true, class & 3); together], "{host} {class}");
             }
         }

@@ -52,10 +52,12 @@ fn transfer(
     std::thread::scope(|scope| {
         let listener = server.run(|| TcpListener::bind(SocketAddr::new(from, 0))).unwrap();
         let address = listener.local_addr().unwrap();
+        socket2::SockRef::from(&listener).set_read_timeout(Some(PATIENCE)).unwrap();
         let bytes = &sent;
         scope.spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
             stream.set_write_timeout(Some(PATIENCE)).unwrap();
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
             stream.write_all(bytes).unwrap();
             stream.shutdown(Shutdown::Write).unwrap();
             let _ = stream.read(&mut [0]);
@@ -380,7 +382,7 @@ fn a_flood_from_one_address_or_ten_thousand_keeps_no_node_out() {
         let stop = AtomicBool::new(false);
         let World { testbed, keys, .. } = &world;
         std::thread::scope(|scope| {
-            scope.spawn(|| {
+            let flooding = scope.spawn(|| {
                 let send = |number: u32| {
                     let [_, a, b, c] = (number % addresses + 0x0001_0001).to_be_bytes();
                     let socket = UdpSocket::bind(SocketAddr::from(([127, a, b, c], 0)))?;
@@ -399,7 +401,9 @@ fn a_flood_from_one_address_or_ten_thousand_keeps_no_node_out() {
             world.gateway().wait_for("the access point is in", up);
             world.device().wait_for("and the device's link", up);
             transfer(testbed, ip(GATEWAY_V4), true, 1 << 20, || {});
+            assert!(!flooding.is_finished(), "the flood was over before");
             stop.store(true, Ordering::Relaxed);
+            flooding.join().unwrap().unwrap();
             drop(ap);
         });
     }

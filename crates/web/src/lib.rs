@@ -69,6 +69,8 @@ mod rates;
 mod serve;
 mod source;
 mod sse;
+#[cfg(test)]
+mod stopped;
 mod weave;
 
 pub use files::{FileServer, FileSettings, FilesError};

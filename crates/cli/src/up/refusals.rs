@@ -97,14 +97,15 @@ mod tests {
     async fn nobody_waits_for_a_kernel_that_is_busy() {
         let (seen, asked) = channel();
         let (go, gone) = channel::<()>();
+        let patience = Duration::from_secs(400);
         let refuse = move |target: SocketAddr| {
             seen.send(target).unwrap();
-            gone.recv().map_err(io::Error::other)
+            gone.recv_timeout(patience).map_err(io::Error::other)
         };
         let refusals = Refusals::start(refuse).unwrap();
         let first = refusals.ask(target(1));
         // The kernel is busy with it.
-        assert_eq!(asked.recv().unwrap(), target(1));
+        assert_eq!(asked.recv_timeout(patience).unwrap(), target(1));
         let waiting = u16::try_from(WAITING).unwrap();
         let others: Vec<_> = (2..2 + waiting).map(|port| refusals.ask(target(port))).collect();
         // More find no place, are done at once, and are counted.
@@ -116,10 +117,13 @@ mod tests {
         for _ in 0..=WAITING {
             go.send(()).unwrap();
         }
-        first.await;
-        for other in others {
-            other.await;
-        }
+        let all = async {
+            first.await;
+            for other in others {
+                other.await;
+            }
+        };
+        tokio::time::timeout(patience, all).await.unwrap();
         assert_eq!(asked.try_iter().count(), WAITING);
     }
 }

@@ -10,11 +10,11 @@ pub mod pair;
 pub mod vr;
 
 use std::fs::File;
-use std::io::{BufRead as _, BufReader, Read as _, Seek as _};
-use std::net::{Shutdown, SocketAddr, TcpListener};
+use std::io::{BufRead as _, BufReader, Read, Seek as _};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::unix::process::CommandExt as _;
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
-use std::sync::mpsc;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -75,6 +75,26 @@ pub fn echo() -> SocketAddr {
     address
 }
 
+/// A connection on which nobody waits for ever.
+#[track_caller]
+pub fn dial(address: impl ToSocketAddrs) -> TcpStream {
+    patient(TcpStream::connect(address).unwrap())
+}
+
+/// A connection that fails when nothing comes, or nothing is taken, for too long.
+pub fn patient(stream: TcpStream) -> TcpStream {
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// A connection that somebody makes in time.
+#[track_caller]
+pub fn accept(listener: &TcpListener) -> TcpStream {
+    socket2::SockRef::from(listener).set_read_timeout(Some(PATIENCE)).unwrap();
+    patient(listener.accept().unwrap().0)
+}
+
 /// The program, without what the environment would change in it.
 pub fn weftline(args: &[&str]) -> Command {
     let mut command = Command::new(assert_cmd::cargo::cargo_bin!("weftline"));
@@ -87,17 +107,24 @@ pub fn weftline(args: &[&str]) -> Command {
 }
 
 /// Runs the program to its end.
+#[track_caller]
 pub fn run(args: &[&str]) -> Output {
-    weftline(args).output().unwrap()
+    run_alone(&mut weftline(args))
 }
 
-/// Runs a command to its end, and ends what it has left behind. That may hold its output open, for
-/// which nobody waits.
+/// Runs a command to its end, without input, and ends what it has left behind. That may hold its
+/// output open, for which nobody waits.
 #[track_caller]
 pub fn run_alone(command: &mut Command) -> Output {
+    run_with(command, Stdio::null())
+}
+
+/// The same with an input.
+#[track_caller]
+pub fn run_with(command: &mut Command, stdin: impl Into<Stdio>) -> Output {
     let (mut out, mut err) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
-    command.stdout(out.try_clone().unwrap()).stderr(err.try_clone().unwrap()).process_group(0);
-    let mut child = command.spawn().unwrap();
+    command.stdout(out.try_clone().unwrap()).stderr(err.try_clone().unwrap());
+    let mut child = command.stdin(stdin).process_group(0).spawn().unwrap();
     let group = Pid::from_child(&child);
     let (ended, end) = mpsc::channel();
     thread::spawn(move || ended.send(child.wait().unwrap()));
@@ -142,7 +169,7 @@ pub fn one_line(status: i32, output: &Output, args: &[&str]) -> String {
 /// A running daemon; killed when the test ends before it.
 pub struct Daemon {
     child: Child,
-    stdout: BufReader<ChildStdout>,
+    stdout: mpsc::Receiver<String>,
     stderr: mpsc::Receiver<String>,
 }
 
@@ -157,31 +184,22 @@ impl Daemon {
     }
 
     pub fn spawn(command: &mut Command) -> Self {
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let stdout = BufReader::new(child.stdout.take().unwrap());
-        let errors = BufReader::new(child.stderr.take().unwrap());
-        let (lines, stderr) = mpsc::channel();
-        thread::spawn(move || {
-            for line in errors.lines().map_while(Result::ok) {
-                let _ = lines.send(line);
-            }
-        });
-        Self { child, stdout, stderr }
+        Self::spawn_with(command, Stdio::piped())
     }
 
     /// With standard error somewhere else.
     pub fn spawn_with(command: &mut Command, stderr: Stdio) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
-        let stdout = BufReader::new(child.stdout.take().unwrap());
-        let (_, stderr) = mpsc::channel();
+        let stdout = lines(child.stdout.take());
+        let stderr = lines(child.stderr.take());
         Self { child, stdout, stderr }
     }
 
     /// Waits for the end, until which nothing but warnings of plaintext has been on standard error.
     #[track_caller]
     pub fn ends_silently(mut self) {
-        assert!(self.child.wait().unwrap().success());
-        let said: Vec<String> = self.stderr.iter().collect();
+        let said = rest(&self.stderr);
+        assert!(self.ends().success(), "{said:?}");
         let is_warning = |line: &String| line.contains("weftline: warning: --insecure-plaintext");
         assert!(said.iter().all(is_warning), "{said:?}");
     }
@@ -189,12 +207,11 @@ impl Daemon {
     /// The rest of the next line of standard output, which must begin with `word`.
     #[track_caller]
     pub fn says(&mut self, word: &str) -> String {
-        let mut line = String::new();
-        self.stdout.read_line(&mut line).unwrap();
-        match line.trim_end().strip_prefix(word) {
+        let line = self.stdout.recv_timeout(PATIENCE);
+        match line.as_ref().ok().and_then(|line| line.trim_end().strip_prefix(word)) {
             Some(rest) => rest.trim().to_owned(),
             None => panic!(
-                "'{line}' for '{word}'; on stderr: {:?}",
+                "{line:?} for '{word}'; on stderr: {:?}",
                 self.stderr.try_iter().collect::<Vec<_>>()
             ),
         }
@@ -208,18 +225,23 @@ impl Daemon {
     /// Waits for a line of standard error that contains `text`.
     #[track_caller]
     pub fn logs(&self, text: &str) -> String {
+        let end = Instant::now() + PATIENCE;
+        let mut others = Vec::new();
         loop {
-            let line = self.stderr.recv_timeout(PATIENCE).unwrap();
-            if line.contains(text) {
-                return line;
+            match self.stderr.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Ok(line) if line.contains(text) => return line,
+                Ok(line) => others.push(line),
+                Err(error) => panic!("no '{text}', {error}: {others:?}"),
             }
         }
     }
 
     /// Waits for the end; every line of standard error.
+    #[track_caller]
     pub fn all_it_logged(mut self) -> Vec<String> {
-        self.child.wait().unwrap();
-        self.stderr.iter().collect()
+        let said = rest(&self.stderr);
+        self.ends();
+        said
     }
 
     pub fn signal(&self, name: &str) {
@@ -232,10 +254,50 @@ impl Daemon {
     }
 
     /// Waits for the end; the exit status and what was left on standard output.
+    #[track_caller]
     pub fn end(mut self) -> (Option<i32>, String) {
-        let mut rest = String::new();
-        self.stdout.read_to_string(&mut rest).unwrap();
-        (self.child.wait().unwrap().code(), rest)
+        let left = rest(&self.stdout).into_iter().map(|line| line + "\n").collect();
+        (self.ends().code(), left)
+    }
+
+    #[track_caller]
+    fn ends(&mut self) -> ExitStatus {
+        let mut status = None;
+        until("it ends", || {
+            status = self.child.try_wait().unwrap();
+            status.is_some()
+        });
+        status.unwrap()
+    }
+}
+
+/// The lines that come from a pipe, read by a thread of its own: a program that says nothing keeps
+/// nobody for ever.
+fn lines(pipe: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String> {
+    let (lines, receiver) = mpsc::channel();
+    let send = move |pipe| {
+        for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+            let _ = lines.send(line);
+        }
+    };
+    // Without a pipe nothing comes.
+    if let Some(pipe) = pipe {
+        thread::spawn(move || send(pipe));
+    }
+    receiver
+}
+
+/// All lines that are left, to the end.
+#[track_caller]
+fn rest(lines: &mpsc::Receiver<String>) -> Vec<String> {
+    let end = Instant::now() + PATIENCE;
+    let mut all = Vec::new();
+    loop {
+        match lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            Ok(line) => all.push(line),
+            Err(RecvTimeoutError::Disconnected) => return all,
+            Err(RecvTimeoutError::Timeout) => panic!("it does not end: {all:?}"),
+        }
     }
 }
 
@@ -248,7 +310,16 @@ impl Drop for Daemon {
 
 /// A server that keeps its certificate in `state`, and its address and fingerprint.
 pub fn serve(state: &std::path::Path, target: SocketAddr) -> (Daemon, SocketAddr, String) {
-    serve_at("127.0.0.1:0".parse().unwrap(), state, target)
+    serve_with(state, target, &[])
+}
+
+/// The same with further options.
+pub fn serve_with(
+    state: &std::path::Path,
+    target: SocketAddr,
+    more: &[&str],
+) -> (Daemon, SocketAddr, String) {
+    serve_all("127.0.0.1:0".parse().unwrap(), state, target, more)
 }
 
 /// The same at an address.
@@ -257,9 +328,18 @@ pub fn serve_at(
     state: &std::path::Path,
     target: SocketAddr,
 ) -> (Daemon, SocketAddr, String) {
+    serve_all(listen, state, target, &[])
+}
+
+fn serve_all(
+    listen: SocketAddr,
+    state: &std::path::Path,
+    target: SocketAddr,
+    more: &[&str],
+) -> (Daemon, SocketAddr, String) {
     let (state, target, listen) = (state.to_str().unwrap(), target.to_string(), listen.to_string());
-    let mut server =
-        Daemon::start(&["serve", "--listen", &listen, "--forward", &target, "--state-dir", state]);
+    let args = ["serve", "--listen", &listen, "--forward", &target, "--state-dir", state];
+    let mut server = Daemon::start(&[&args, more].concat());
     let fingerprint = server.says("fingerprint");
     let address = server.listening();
     (server, address, fingerprint)
@@ -267,8 +347,13 @@ pub fn serve_at(
 
 /// A client with two paths to `server`, and the address where it takes connections.
 pub fn connect(server: SocketAddr, fingerprint: &str) -> (Daemon, SocketAddr) {
+    connect_with(server, fingerprint, &[])
+}
+
+/// The same with further options.
+pub fn connect_with(server: SocketAddr, fingerprint: &str, more: &[&str]) -> (Daemon, SocketAddr) {
     let server = server.to_string();
-    let mut client = Daemon::start(&[
+    let args = [
         "connect",
         "--server",
         &server,
@@ -279,7 +364,8 @@ pub fn connect(server: SocketAddr, fingerprint: &str) -> (Daemon, SocketAddr) {
         "127.0.0.1:0",
         "--fingerprint",
         fingerprint,
-    ]);
+    ];
+    let mut client = Daemon::start(&[&args, more].concat());
     let address = client.listening();
     (client, address)
 }

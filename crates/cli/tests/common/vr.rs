@@ -16,9 +16,24 @@ pub fn ffmpeg() -> bool {
     there
 }
 
+/// Whether this ffmpeg reads the manifests of DASH.
+pub fn demuxes_dash() -> bool {
+    let mut ask = Command::new("ffmpeg");
+    let demuxers = super::run_alone(ask.args(["-v", "error", "-demuxers"]));
+    let there = String::from_utf8_lossy(&demuxers.stdout)
+        .lines()
+        .any(|line| line.split_whitespace().nth(1) == Some("dash"));
+    assert!(there || std::env::var_os("CI").is_none(), "in CI ffmpeg has a DASH demuxer");
+    if !there {
+        println!("skipped: this ffmpeg has no DASH demuxer");
+    }
+    there
+}
+
 /// Runs a program to its end.
+#[track_caller]
 pub fn finish(command: &mut Command) -> Finished {
-    let output = command.stdin(Stdio::null()).output().unwrap();
+    let output = super::run_alone(command);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     match output.status.success() {
         true => Ok(text(&output.stdout)),

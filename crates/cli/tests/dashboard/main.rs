@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use common::{Daemon, PATIENCE, echo, failure, reserved, run, weftline};
+use common::{Daemon, PATIENCE, dial, echo, failure, reserved, run, weftline};
 use relay::Relay;
 use serde_json::Value;
 
@@ -137,7 +137,7 @@ impl Place {
 
     /// The answer to a request, its head and its body.
     fn ask(&self, head: &str, body: &str) -> (String, String) {
-        let mut stream = TcpStream::connect(self.address).unwrap();
+        let mut stream = dial(self.address);
         write!(stream, "{head}\r\nHost: {}\r\n\r\n{body}", self.address).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
@@ -174,10 +174,9 @@ impl Place {
     /// The same with a query.
     fn watch_with(&self, query: &str) -> Watch {
         let cookie = self.cookie();
-        let mut stream = TcpStream::connect(self.address).unwrap();
+        let mut stream = dial(self.address);
         let head = format!("Host: {}\r\nCookie: {cookie}", self.address);
         write!(stream, "GET /api/1/stream{query} HTTP/1.1\r\n{head}\r\n\r\n").unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         Watch { stream: BufReader::new(stream), names: Value::Null }
     }
 }

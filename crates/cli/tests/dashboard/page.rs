@@ -36,8 +36,9 @@ pub(crate) fn can_run() -> bool {
 /// Runs a test in the browser and does what it asks for, until it ends, which must be good. Returns what it
 /// says.
 pub(crate) fn drive(script: &str, url: &str, mut act: impl FnMut(&str)) -> String {
-    let mut command = Command::new("node");
-    command.args(script.split(' ')).arg(url).current_dir(ui());
+    // One that hangs is ended, so that what it has said is seen.
+    let mut command = Command::new("timeout");
+    command.args(["400", "node"]).args(script.split(' ')).arg(url).current_dir(ui());
     let mut browser = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut answers = browser.stdin.take().unwrap();
     let mut said = String::new();

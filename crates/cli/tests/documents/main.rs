@@ -92,8 +92,9 @@ fn for_each_block(mut what: impl FnMut(&Document, &Block, &str)) {
 
 #[test]
 fn every_block_is_of_a_known_kind() {
-    let mut wrong = Vec::new();
+    let (mut wrong, mut seen) = (Vec::new(), 0);
     for_each_block(|_, block, place| {
+        seen += 1;
         let (language, commands) = (block.language.as_str(), block.is_commands());
         let fits = match block.mark {
             Mark::None => !commands,
@@ -110,6 +111,7 @@ fn every_block_is_of_a_known_kind() {
         }
     });
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(seen > 50, "only {seen} blocks were found");
 }
 
 #[test]
@@ -147,7 +149,7 @@ fn is_root() -> bool {
 /// The blocks that are run on one machine, each document in a directory of its own.
 #[test]
 fn what_is_to_run_runs() {
-    let is_root = is_root();
+    let (is_root, mut ran) = (is_root(), 0);
     for document in documents() {
         let here = |block: &Block| block.mark.place().is_some_and(|place| place != Place::Machines);
         if !document.blocks.iter().any(here) {
@@ -165,12 +167,14 @@ fn what_is_to_run_runs() {
                 Mark::Run(how) if here(block) && (is_root || how.place != Place::Root) => {
                     for command in block.commands(how, &place) {
                         run(&command, own, &place);
+                        ran += 1;
                     }
                 }
                 _ => {}
             }
         }
     }
+    assert!(ran > 10, "only {ran} commands were run");
 }
 
 /// Runs a command to its end, which must be good, and compares what it prints with what is shown.
@@ -200,6 +204,7 @@ fn two_machines_do_what_is_shown() {
     if !is_root() {
         return;
     }
+    let mut ran = 0;
     for document in documents() {
         let two = |block: &Block| block.mark.place() == Some(Place::Machines);
         if !document.blocks.iter().any(two) {
@@ -215,6 +220,7 @@ fn two_machines_do_what_is_shown() {
                     for command in block.commands(how, &place) {
                         eprintln!("{place}: {}$ {}", command.machine, command.text);
                         machines.run(&command);
+                        ran += 1;
                     }
                 }
                 _ => {}
@@ -222,6 +228,7 @@ fn two_machines_do_what_is_shown() {
         }
         machines.finish();
     }
+    assert!(ran > 10, "only {ran} commands were run");
 }
 
 #[test]
@@ -259,10 +266,13 @@ fn every_document_is_in_the_table_of_contents() {
     let documents = documents();
     let contents = documents.iter().find(|one| one.name == "docs/README.md").unwrap();
     let linked: Vec<String> = contents.links().into_iter().map(|(_, target)| target).collect();
+    let mut seen = 0;
     for name in documents.iter().filter_map(|one| one.name.strip_prefix("docs/")) {
+        seen += 1;
         let is_there = name == "README.md" || linked.iter().any(|one| one == name);
         assert!(is_there, "docs/README.md has no link to {name}");
     }
+    assert!(seen > 10, "only {seen} documents were found");
 }
 
 /// Options of other programs that the documents name: cargo's, and those of VLC.
@@ -283,12 +293,13 @@ fn what_the_text_names_exists() {
     let mut options = Vec::new();
     collect_options(&weftline_cli::usage::command(), &mut options);
     let scripts = scripts();
-    let mut wrong = Vec::new();
+    let (mut wrong, mut seen) = (Vec::new(), [0; 2]);
     for document in documents() {
         for (line, span) in document.code_spans() {
             let first = span.split([' ', '=']).next().unwrap_or_default();
             let place = format!("{}:{line}: {span}", document.name);
             if let Some(name) = first.strip_prefix("--").filter(|name| !name.is_empty()) {
+                seen[0] += 1;
                 let ours = options.iter().any(|one| one == name) || scripts.contains(first);
                 if !ours && !FOREIGN.contains(&first) {
                     wrong.push(format!("{place}: no command has this option"));
@@ -298,6 +309,7 @@ fn what_the_text_names_exists() {
                 for words in shell::simple_commands(&span) {
                     // A mention need not be complete.
                     if words[0] == "weftline" && words.len() > 1 {
+                        seen[1] += 1;
                         let used = check::weftline(&words[1..], true);
                         wrong.extend(used.err().map(|error| format!("{place}: {error}")));
                     }
@@ -306,6 +318,7 @@ fn what_the_text_names_exists() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(seen.iter().all(|seen| *seen > 10), "only {seen:?} options and commands were found");
 }
 
 /// The text of all scripts, which have options of their own.

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use common::until;
-use common::vr::{Finished, fails, ffmpeg, finish};
+use common::vr::{Finished, demuxes_dash, fails, ffmpeg, finish};
 use weftline_video::rd::RdTable;
 
 const WEFTLINE: &str = env!("CARGO_BIN_EXE_weftline");
@@ -131,6 +131,7 @@ fn a_tiny_package_is_the_golden_one() {
     }
     let wanted = fs::read_to_string(&golden).unwrap();
     if found.lines().next() != wanted.lines().next() {
+        assert!(std::env::var_os("CI").is_none(), "in CI x264 is the one of the golden package");
         println!("not compared: the golden package was made by {}", wanted.lines().next().unwrap());
         return;
     }
@@ -140,7 +141,7 @@ fn a_tiny_package_is_the_golden_one() {
 /// A player's demuxer reads the manifest and finds each tile's pictures where they belong.
 #[test]
 fn the_manifest_plays() {
-    if !ffmpeg() {
+    if !ffmpeg() || !demuxes_dash() {
         return;
     }
     let dir = with_scene(2.0);
@@ -154,10 +155,6 @@ fn the_manifest_plays() {
     let output = probe.stdin(Stdio::null()).output().unwrap();
     let (said, wrong) =
         (String::from_utf8(output.stdout).unwrap(), String::from_utf8_lossy(&output.stderr));
-    if wrong.contains("Invalid data") && said.is_empty() {
-        println!("skipped: this ffmpeg has no DASH demuxer");
-        return;
-    }
     let streams: Vec<&str> = said.lines().filter(|line| line.starts_with("96,")).collect();
     assert!(streams.len() >= 2, "{said}{wrong}");
     assert!(streams.iter().all(|line| line.ends_with(",16")), "{said}");

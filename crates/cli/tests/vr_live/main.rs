@@ -19,7 +19,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use common::vr::ffmpeg;
-use common::{Daemon, PATIENCE, failure, weftline};
+use common::{Daemon, PATIENCE, dial, failure, run, run_alone, weftline};
 use serde_json::Value;
 use weftline_core::{Bitrate, ByteCount};
 use weftline_lab::LabError;
@@ -33,6 +33,8 @@ use weftline_video::live::wire::{GopNotice, Hello, Manifest, Message, Report, Ti
 
 const GOPS: usize = 4;
 const TILES: u64 = 8;
+/// A player's buffer with which nothing is late on a busy machine; so long it waits for the beginning.
+const LONG: [&str; 4] = ["--buffer", "20s", "--rebuffer", "20s"];
 
 /// A package of four GoPs of half a second: made once, and read by all tests.
 fn package() -> &'static Path {
@@ -46,7 +48,7 @@ fn package() -> &'static Path {
         let run = |args: &str, file: &Path, out: &Path| {
             let mut command = weftline(&["vr"]);
             command.args(args.split(' ')).arg(file).arg("-o").arg(out);
-            let output = command.output().unwrap();
+            let output = run_alone(&mut command);
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         };
         run("synth --size 192x96 --fps 8 --seconds 2", Path::new("rink"), &scene);
@@ -133,7 +135,7 @@ fn a_server_of_tiles_has_a_dashboard() {
     let (mut server, _) = serve(package(), &["--dashboard", "127.0.0.1:0"]);
     let url = server.says("dashboard");
     let (address, token) = url.strip_prefix("http://").unwrap().split_once("/#k=").unwrap();
-    let mut stream = TcpStream::connect(address).unwrap();
+    let mut stream = dial(address);
     let head = format!("Host: {address}\r\nAuthorization: Bearer {token}");
     write!(stream, "GET /api/1/status HTTP/1.1\r\n{head}\r\n\r\n").unwrap();
     let mut answer = String::new();
@@ -167,8 +169,8 @@ fn a_package_is_streamed_over_two_paths() {
     let address = server.listening().to_string();
     let keep = ["--save", saved.to_str().unwrap(), "--log", log.to_str().unwrap(), "--json"];
     let paths = ["--path", "one=127.0.0.1", "two=127.0.0.2", "--fingerprint", &fingerprint];
-    let args = [&["vr", "play", "--server", &address][..], &paths, &keep].concat();
-    let output = weftline(&args).output().unwrap();
+    let args = [&["vr", "play", "--server", &address][..], &paths, &keep, &LONG].concat();
+    let output = run(&args);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(summary["completed"], true);
@@ -207,7 +209,7 @@ fn a_buffer_is_as_long_as_it_is_said_to_be() {
     let error = failure(2, &play(&address, &options));
     assert!(error.contains("--rebuffer: '100s' is not within 0ns to 60s"), "{error}");
     let options = ["--buffer", "1500ms", "--rebuffer", "2s", "--json"];
-    let output = weftline(&play(&address, &options)).output().unwrap();
+    let output = run(&play(&address, &options));
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&summary["completed"], &summary["gops_shown"]), (&true.into(), &GOPS.into()));
@@ -236,7 +238,7 @@ fn the_kernels_tcp_carries_the_same_messages() {
     let address = address.to_string();
     let base = ["vr", "play", "--transport", "tcp", "--server", &address, "--insecure-plaintext"];
     let keep = ["--save", saved.to_str().unwrap(), "--log", "-"];
-    let output = weftline(&[&base[..], &keep].concat()).output().unwrap();
+    let output = run(&[&base[..], &keep].concat());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).unwrap();
     let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
@@ -277,16 +279,17 @@ fn other_bytes_than_were_packaged_are_counted_and_never_kept() {
         fs::write(&file, bytes.iter().map(|byte| byte ^ 0x55).collect::<Vec<u8>>()).unwrap();
     }
     let (saved, log) = (dir.path().join("saved"), dir.path().join("log.jsonl"));
-    let (_server, address) = serve(&spoiled, &["--players", "1"]);
+    // So that all of it is sent, however slow the paths and the machine are.
+    let (_server, address) = serve(&spoiled, &["--players", "1", "--scheme", "fix"]);
     let address = address.to_string();
     let keep = ["--save", saved.to_str().unwrap(), "--log", log.to_str().unwrap(), "--json"];
-    let output = weftline(&play(&address, &keep)).output().unwrap();
+    let output = run(&play(&address, &[&keep[..], &LONG].concat()));
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let lines = check_log(&fs::read_to_string(&log).unwrap(), GOPS);
     let damaged: u64 = lines.iter().map(|line| line["damaged"].as_u64().unwrap()).sum();
     assert!(damaged > 0, "{lines:?}");
     assert!(!saved.join("tiles/t003q22").exists() && !saved.join("tiles/t003q37").exists());
-    check_saved(&saved, package());
+    assert!(check_saved(&saved, package()) > 0);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("tile 3 of GoP") && said.contains("is not shown"), "{said}");
     // One that was packaged before there were digests says how they are had.
@@ -310,7 +313,7 @@ fn connections_that_do_not_greet_take_no_places() {
     let idle: Vec<_> = (0..70).map(|_| TcpStream::connect(address).unwrap()).collect();
     let address = address.to_string();
     let args = ["vr", "play", "--server", &address, "--transport", "tcp", "--insecure-plaintext"];
-    let output = weftline(&[&args[..], &["--json"]].concat()).output().unwrap();
+    let output = run(&[&args[..], &["--json"]].concat());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&summary["completed"], &summary["gops_shown"]), (&true.into(), &GOPS.into()));
@@ -495,6 +498,7 @@ fn a_path_dies_in_mid_stream_and_the_other_goes_on() {
     server.signal("-TERM");
     assert_eq!(server.end().0, Some(0));
     // After the package's last GoP comes its first again, with its time in the stream.
+    let mut compared = 0;
     for rung in fs::read_dir(saved.join("tiles")).unwrap() {
         let rung = rung.unwrap().path();
         for file in fs::read_dir(&rung).unwrap() {
@@ -506,8 +510,10 @@ fn a_path_dies_in_mid_stream_and_the_other_goes_on() {
             let packaged = package.join(rung.strip_prefix(&saved).unwrap()).join(name);
             let packaged = again(fs::read(packaged).unwrap(), gop);
             assert!(fs::read(&file).unwrap() == packaged, "{gop} differs");
+            compared += 1;
         }
     }
+    assert!(compared > 0, "nothing was kept");
 }
 
 /// A packaged segment as it is kept when it is played as GoP `gop`: its number and its time, and nothing

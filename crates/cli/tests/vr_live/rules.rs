@@ -1,6 +1,7 @@
 //! Ends that keep to no rule: nothing greeted, taken, made whole or sent.
 
 use super::*;
+use crate::common::accept;
 
 /// A greeting with the settings of every day, with its length before it.
 fn greeting() -> Vec<u8> {
@@ -17,7 +18,7 @@ fn framed(message: &Message<'_>) -> Vec<u8> {
 /// What a player of a stream that breaks off says, its log before it.
 #[track_caller]
 fn broken(args: &[&str]) -> String {
-    let output = weftline(args).output().unwrap();
+    let output = run(args);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{said}");
     said
@@ -31,7 +32,7 @@ fn a_player_that_takes_nothing_makes_room() {
     }
     let tcp = ["--transport", "tcp", "--gops", "5000", "--max-players", "1"];
     let (server, address) = serve(package(), &tcp);
-    let mut player = TcpStream::connect(address).unwrap();
+    let mut player = dial(address);
     player.write_all(&greeting()).unwrap();
     let mut report = Report::default();
     let until = std::time::Instant::now() + PATIENCE;
@@ -93,7 +94,7 @@ fn what_was_announced_and_never_comes_is_not_waited_for_without_end() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let said = std::thread::spawn(move || {
-        let (mut player, _) = listener.accept().unwrap();
+        let mut player = accept(&listener);
         let manifest = Manifest {
             frame: FrameSize::new(192, 96).unwrap(),
             grid: Grid::new(1, 1).unwrap(),

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::PATIENCE;
-use crate::lanes::{Echo, ask, block_udp};
+use crate::lanes::{Echo, ask, block_udp, both_lanes_up};
 use crate::network::{FAR_V4, Network, SERVER, ip, text};
 use crate::site::{FIRST, LONG, Site};
 
@@ -34,6 +34,8 @@ fn without_its_server_a_machine_speaks_for_itself_until_that_is_back() {
     let up = net.up(&invite);
     assert_eq!(text(&net.curl(&site.url("")).stdout), "198.51.100.1");
     ask(&net, far.address, b"who");
+    // A lane that comes up later is heard later.
+    both_lanes_up(&net);
     let began = Instant::now();
     server.signal("-KILL");
     assert_eq!(server.end().0, None);

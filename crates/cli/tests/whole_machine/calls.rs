@@ -11,7 +11,7 @@ use weftline_judged::verdict;
 use weftline_lab::emulator::Emulator;
 use weftline_lab::netns::Netns;
 
-use crate::common::{Daemon, PATIENCE};
+use crate::common::{Daemon, PATIENCE, accept, patient};
 use crate::lanes::{Echo, ask, both_lanes_up, status_with_lanes};
 use crate::network::{FAR_V4, Network};
 use crate::spread::{emulated, link};
@@ -32,8 +32,8 @@ impl Flood {
         let there = net.internet.run(|| TcpListener::bind((FAR_V4, 9000))).unwrap();
         let this = Self { over: Arc::default(), came: Default::default() };
         for _ in 0..2 {
-            let near = net.client.run(|| TcpStream::connect((FAR_V4, 9000))).unwrap();
-            let (far, _) = there.accept().unwrap();
+            let near = patient(net.client.run(|| TcpStream::connect((FAR_V4, 9000))).unwrap());
+            let far = accept(&there);
             this.flow(near.try_clone().unwrap(), far.try_clone().unwrap(), 1);
             this.flow(far, near, 0);
         }

@@ -24,7 +24,7 @@ fn what_is_bound_to_a_link_or_is_no_tcp_goes_its_usual_way() {
     assert_eq!(text(&net.curl(&near.url("")).stdout), "192.168.1.20");
     for (bound, seen) in [("wwan0", "10.64.3.9"), ("192.168.1.20", "192.168.1.20")] {
         let mut curl = net.client.command("curl");
-        let curl = curl.args(["-sS", "--max-time", "60", "--noproxy", "*", "--interface", bound]);
+        let curl = curl.args(["-sS", "--max-time", "400", "--noproxy", "*", "--interface", bound]);
         let got = curl.arg(beyond.url("")).output().unwrap();
         assert_eq!(text(&got.stdout), seen, "{bound}: {got:?}");
     }
@@ -137,7 +137,7 @@ fn exceptions_go_directly() {
     assert_eq!(seen(&by_port_v6), "2001:db8:1::20");
     assert_eq!(seen(&other), "", "only what is excepted");
     assert_eq!(seen(&far), "198.51.100.1");
-    let as_user = ["--reuid=1234", "--clear-groups", "curl", "-sS", "--max-time", "60"];
+    let as_user = ["--reuid=1234", "--clear-groups", "curl", "-sS", "--max-time", "400"];
     let mut curl = net.client.command("setpriv");
     let got = curl.args(as_user).args(["--noproxy", "*"]).arg(other.url("")).output().unwrap();
     assert_eq!(text(&got.stdout), "192.168.1.20", "{got:?}");

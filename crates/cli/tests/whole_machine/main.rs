@@ -119,7 +119,7 @@ fn the_server_says_what_it_opens_and_whether_it_has_ipv6() {
     // A name with both is reached by IPv4, as the program hears at once that there is no IPv6.
     let resolve = format!("far.example:80:[{SITE_V6}],{FAR_V4}");
     let mut curl = net.client.command("curl");
-    let got = curl.args(["-sS", "--max-time", "60", "--noproxy", "*", "--resolve", &resolve]);
+    let got = curl.args(["-sS", "--max-time", "400", "--noproxy", "*", "--resolve", &resolve]);
     let got = got.arg("http://far.example/").output().unwrap();
     assert_eq!(text(&got.stdout), "198.51.100.1", "{got:?}");
     assert_eq!(v4.asked(), 1);

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use weftline_lab::LabError;
 use weftline_lab::netns::Netns;
 
-use crate::common::{Daemon, PATIENCE, weftline};
+use crate::common::{Daemon, PATIENCE, run_alone, weftline};
 use crate::site::Site;
 
 /// The server's address, which both links lead to, and that of its side of the internet.
@@ -207,8 +207,9 @@ impl Network {
         up
     }
 
+    #[track_caller]
     pub(crate) fn run(&self, ns: &Netns, args: &[&str]) -> Output {
-        self.command(ns, args).output().unwrap()
+        run_alone(&mut self.command(ns, args))
     }
 
     /// What `curl` says to a URL.
@@ -218,7 +219,7 @@ impl Network {
 
     /// What `curl` says to a URL with further arguments.
     pub(crate) fn curl_with(&self, more: &[&str], url: &str) -> Output {
-        let args = ["--silent", "--show-error", "--max-time", "60", "--noproxy", "*"];
+        let args = ["--silent", "--show-error", "--max-time", "400", "--noproxy", "*"];
         self.client.command("curl").args(args).args(more).arg(url).output().unwrap()
     }
 
@@ -227,7 +228,8 @@ impl Network {
     pub(crate) fn comes_to_see(&self, site: &Site, peer: &str) {
         let began = Instant::now();
         loop {
-            let got = self.curl_with(&["--connect-timeout", "1"], &site.url(""));
+            let got =
+                self.curl_with(&["--connect-timeout", "1", "--max-time", "60"], &site.url(""));
             if text(&got.stdout) == peer {
                 return;
             }

@@ -4,11 +4,13 @@ use std::collections::BTreeSet;
 use std::io::Read as _;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::thread;
+use std::time::Duration;
 
 use socket2::{Domain, Socket, Type};
 use weftline_lab::netns::Netns;
 
-use crate::common::PATIENCE;
+use crate::common::{PATIENCE, until};
+use crate::lanes::ping;
 use crate::network::{FAR_V4, LINKS, Network, SERVER, SITE_V6, ip, text};
 use crate::site::Site;
 
@@ -34,6 +36,8 @@ impl Sniffer {
         let open = || Socket::new(Domain::PACKET, Type::RAW, Some(protocol));
         let mut socket = net.client.run(open).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        // So that nothing is lost while this machine stands still.
+        rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, 8 << 20).unwrap();
         let links: Vec<[u8; 6]> = names.iter().map(|name| hardware(&net.client, name)).collect();
         let seen = thread::spawn(move || {
             let (mut seen, mut frame) = (BTreeSet::new(), vec![0; 1 << 17]);
@@ -64,7 +68,11 @@ impl Sniffer {
             socket2::SockRef::from(&socket).set_mark(weftline_net::MARK)?;
             socket.send_to(self.end, (SERVER, 9))
         };
-        net.client.run(send).unwrap();
+        until("the last packet is seen", || {
+            net.client.run(send).unwrap();
+            thread::sleep(Duration::from_millis(20));
+            self.seen.is_finished()
+        });
         self.seen.join().unwrap()
     }
 }
@@ -180,8 +188,8 @@ fn links_show_the_server_and_what_goes_past_it() {
     // As the document says, these go their usual ways.
     let ask = || UdpSocket::bind("0.0.0.0:0")?.send_to(b"a question", (SERVER, 53));
     net.client.run(ask).unwrap();
-    let ping = net.client.command("ping").args(["-c", "1", "-W", "60", SERVER]).output();
-    let has_ping = ping.is_ok_and(|output| output.status.success());
+    let got = ping(&net, &[SERVER]);
+    let has_ping = got.is_some_and(|output| output.status.success());
     // A link is lost, and comes back.
     ip(&net.client, "link set wlan0 down");
     visit();

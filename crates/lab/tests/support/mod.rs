@@ -4,13 +4,11 @@
 
 pub(crate) mod download;
 
-use std::fmt::Debug;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use weftline_core::{Bitrate, ByteCount};
-use weftline_judged::{MISSES, Watch};
 use weftline_lab::LabError;
 use weftline_lab::emulator::Start;
 use weftline_lab::testbed::{PathLinks, Testbed};
@@ -60,27 +58,6 @@ pub(crate) fn possible<T>(result: Result<T, LabError>) -> Option<T> {
             None
         }
         Err(error) => panic!("{error}"),
-    }
-}
-
-/// Makes runs until one shows `enough`: the machine, or a program of it, may stand still for all the time
-/// that one takes. So many on a quiet machine that show less are a fault.
-pub(crate) fn until_enough<T: Debug>(
-    mut make: impl FnMut() -> Option<T>,
-    enough: impl Fn(&T) -> bool,
-) -> Option<T> {
-    let (begun, mut misses) = (Instant::now(), 0);
-    loop {
-        let watch = Watch::start();
-        let made = make()?;
-        if enough(&made) {
-            return Some(made);
-        }
-        let why = watch.finish();
-        misses += usize::from(why.is_none());
-        let why = why.map_or("a quiet machine".to_owned(), |why| why.to_string());
-        assert!(misses < MISSES && begun.elapsed() < PATIENCE, "too little on {why}: {made:?}");
-        eprintln!("once more, as this was too little, on {why}: {made:?}");
     }
 }
 

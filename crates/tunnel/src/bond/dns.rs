@@ -424,8 +424,9 @@ mod tests {
         assert!(relay.ask(&"client".into(), 1, &short));
         let answer = relay.answers.recv_timeout(HANGS).unwrap();
         assert!(answer.session == 1 && answer.reply.is_none());
-        let mut asked = 0;
+        let (mut asked, begun) = (0, std::time::Instant::now());
         while asked < MOST_OF_ONE + 1 {
+            assert!(begun.elapsed() < HANGS, "{asked}");
             asked += usize::from(relay.ask(&"client".into(), 2, &packet()));
         }
         let answer = relay.answers.recv_timeout(HANGS).unwrap();
@@ -436,7 +437,9 @@ mod tests {
     fn whoever_asks_much_makes_room_for_the_others() {
         let (relay, _resolver) = relay();
         let ask = |client: u32| {
+            let begun = std::time::Instant::now();
             while !relay.ask(&format!("{client}").into(), client, &packet()) {
+                assert!(begun.elapsed() < HANGS, "there is no room");
                 std::thread::yield_now();
             }
         };

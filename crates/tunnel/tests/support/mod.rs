@@ -109,7 +109,15 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         self.stop.stop();
-        let ended = self.thread.take().unwrap().join();
+        let (thread, begun) = (self.thread.take().unwrap(), Instant::now());
+        while !thread.is_finished() {
+            if begun.elapsed() > PATIENCE {
+                assert!(std::thread::panicking(), "the node does not stop");
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let ended = thread.join();
         if !std::thread::panicking() {
             ended.unwrap().unwrap().unwrap();
         }

@@ -24,6 +24,7 @@ use weftline_video::shown::Concealment;
 use super::message::{self, FromPage, Pong, Shown};
 use super::stage::{Stage, VIEWERS};
 use crate::serve::{PlayerPage, Settings};
+use crate::stopped::{Bounded, HANGS};
 
 fn manifest() -> Manifest {
     Manifest {
@@ -63,6 +64,7 @@ struct Place {
     page: PlayerPage,
     stage: Arc<Stage>,
     host: String,
+    _bounded: Bounded,
 }
 
 impl Place {
@@ -71,7 +73,7 @@ impl Place {
         let settings = Settings { address: "127.0.0.1:0".parse().unwrap(), names: Vec::new() };
         let page = PlayerPage::open(&settings, Arc::clone(&stage)).await.unwrap();
         let (host, _) = page.url().strip_prefix("http://").unwrap().split_once('/').unwrap();
-        Self { host: host.to_owned(), stage, page }
+        Self { host: host.to_owned(), stage, page, _bounded: Bounded::new() }
     }
 
     fn token(&self) -> &str {
@@ -109,13 +111,10 @@ impl Place {
     }
 }
 
-/// Only what hangs takes so long.
-const PATIENCE: Duration = Duration::from_secs(400);
-
 /// What comes, however slow the machine is.
 async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
-    let come = tokio::time::timeout(PATIENCE, future).await;
-    come.unwrap_or_else(|_| panic!("{what}: not within {PATIENCE:?}"))
+    let come = tokio::time::timeout(HANGS, future).await;
+    come.unwrap_or_else(|_| panic!("{what}: not within {HANGS:?}"))
 }
 
 /// Waits for a condition.

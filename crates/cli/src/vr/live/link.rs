@@ -285,12 +285,17 @@ pub(super) fn listen_kernel(address: SocketAddr, protocol: Protocol) -> io::Resu
 mod tests {
     use super::*;
 
+    /// What comes, however slow the machine is; only what hangs takes so long.
+    async fn within<T>(future: impl Future<Output = T>) -> T {
+        tokio::time::timeout(Duration::from_secs(400), future).await.unwrap()
+    }
+
     async fn pair(longest: usize) -> (TcpStream, Receiver) {
         let address = "127.0.0.1:0".parse().unwrap();
         let listener = listen_kernel(address, Protocol::TCP).unwrap();
         let server = listener.local_addr().unwrap();
         let connect = connect_kernel(server, Protocol::TCP, None);
-        let (client, accepted) = tokio::join!(connect, listener.accept());
+        let (client, accepted) = within(async { tokio::join!(connect, listener.accept()) }).await;
         (client.unwrap(), Link::stream(accepted.unwrap().0, longest).receiver)
     }
 
@@ -307,24 +312,24 @@ mod tests {
             sender
         });
         for size in sizes {
-            let Some(Received::Message(message)) = receiver.recv().await.unwrap() else {
+            let Some(Received::Message(message)) = within(receiver.recv()).await.unwrap() else {
                 panic!("no message of {size} bytes")
             };
             assert!(message == vec![size as u8; size]);
         }
-        assert!(receiver.recv().await.unwrap().is_none());
-        sending.await.unwrap();
+        assert!(within(receiver.recv()).await.unwrap().is_none());
+        within(sending).await.unwrap();
     }
 
     #[tokio::test]
     async fn messages_that_are_too_long_or_cut_are_errors() {
         let (mut client, mut receiver) = pair(1 << 10).await;
         client.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
-        let error = receiver.recv().await.unwrap_err().to_string();
+        let error = within(receiver.recv()).await.unwrap_err().to_string();
         assert!(error.contains("something else at this address"), "{error}");
         let (mut client, mut receiver) = pair(1 << 10).await;
         client.write_all(&[0, 0, 0, 9, 1]).await.unwrap();
         drop(client);
-        assert!(receiver.recv().await.is_err());
+        assert!(within(receiver.recv()).await.is_err());
     }
 }

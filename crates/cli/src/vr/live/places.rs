@@ -207,7 +207,12 @@ fn network(address: IpAddr) -> IpAddr {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+
+    /// Only what hangs takes so long.
+    const PATIENCE: Duration = Duration::from_secs(400);
 
     fn idle() -> AbortHandle {
         tokio::spawn(std::future::pending::<()>()).abort_handle()
@@ -253,7 +258,7 @@ mod tests {
         assert!(second.sit().unwrap_err().contains("--max-players"));
         drop(first);
         assert_eq!(second.sit(), Ok(()));
-        places.all_taken().await;
+        tokio::time::timeout(PATIENCE, places.all_taken()).await.unwrap();
         drop(second);
         assert!(third.sit().unwrap_err().contains("--players"));
     }
@@ -268,8 +273,9 @@ mod tests {
         let (mut second, mut third) = (of("192.0.2.2"), of("::ffff:192.0.2.2"));
         assert_eq!((second.sit(), third.sit()), (Ok(()), Ok(())));
         // The newest have gone, and know it.
-        crowd[3].put_out().await;
-        crowd[2].put_out().await;
+        for one in [3, 2] {
+            tokio::time::timeout(PATIENCE, crowd[one].put_out()).await.unwrap();
+        }
         // Two and two: nobody has more than his share.
         assert!(of("192.0.2.2").sit().is_err());
         assert_eq!(of("192.0.2.3").sit(), Ok(()), "and goes at once");
