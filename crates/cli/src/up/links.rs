@@ -191,9 +191,8 @@ pub(super) fn loosen(pairs: &[Pair], journal: &Path) {
 mod tests {
     use super::*;
 
-    #[test]
-    fn tunnels_and_containers_are_no_ways_out() {
-        let link = |name: &str, kind: &str| Link {
+    fn link(name: &str, kind: &str) -> Link {
+        Link {
             index: 2,
             name: name.to_owned(),
             kind: kind.to_owned(),
@@ -201,7 +200,37 @@ mod tests {
             loopback: false,
             ethernet: true,
             master: None,
+        }
+    }
+
+    #[test]
+    fn a_link_reaches_the_server_by_the_family_that_its_network_has() {
+        let servers = ["192.0.2.1:4433", "[2001:db8::1]:4433"].map(|text| text.parse().unwrap());
+        let mut links = Links::new(&["wlan0".to_owned()], servers.to_vec()).unwrap();
+        let path = links.named[0].clone();
+        let route = |destination: &str| Route {
+            destination: destination.parse().unwrap(),
+            length: 0,
+            link: Some(2),
+            gateway: None,
+            table: 254,
+            metric: 0,
         };
+        let (v4, v6) = (route("0.0.0.0"), route("::"));
+        let mut look = |defaults: &[Route]| {
+            let pair = links.with_server(path.clone(), &[link("wlan0", "")], defaults);
+            links.pairs = vec![pair.clone()];
+            pair.1
+        };
+        assert_eq!(look(&[]), servers[0]);
+        assert_eq!(look(&[v6]), servers[1]);
+        assert_eq!(look(&[]), servers[1], "the route comes back, or another one does");
+        assert_eq!(look(&[v6, v4]), servers[0], "the first that is reached");
+        assert_eq!(look(&[v6]), servers[1]);
+    }
+
+    #[test]
+    fn tunnels_and_containers_are_no_ways_out() {
         assert!(is_way_out(&link("wlan0", "")) && is_way_out(&link("eth0", "veth")));
         for (name, kind) in
             [("weft0", "tun"), ("docker0", "bridge"), ("home", "wireguard"), ("veth1a", "veth")]
