@@ -184,12 +184,17 @@ impl Exit {
         if there.iter().any(|one| one.address == address) {
             return Err(NetError::AddressTaken { tried: address });
         }
-        match self.routes.add_host(address, self.index) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                Err(NetError::os(format!("adding a route to {address}"))(error))
-            }
-            _ => Ok(()),
+        let is_there = |error: &io::Error| error.kind() == io::ErrorKind::AlreadyExists;
+        let mut added = self.routes.add_host(address, self.index);
+        if added.as_ref().is_err_and(is_there) {
+            // Our own is made anew. Another one leads elsewhere: to a neighbour with this address.
+            let _ = self.routes.delete_host(address, self.index);
+            added = self.routes.add_host(address, self.index);
         }
+        added.map_err(|error| match is_there(&error) {
+            true => NetError::AddressTaken { tried: address },
+            false => NetError::os(format!("adding a route to {address}"))(error),
+        })
     }
 
     /// Leads them there no more. One that is not there is no fault.

@@ -7,7 +7,7 @@ use std::fs;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use tun_rs::SyncDevice;
-use weftline_net::{Exit, ExitConfig};
+use weftline_net::{Exit, ExitConfig, NetError};
 
 mod common;
 
@@ -212,6 +212,22 @@ fn a_router_stays_one() {
     assert_eq!(left.len(), 3, "{left:?}");
     assert_eq!([source(&left[0]), source(&left[2])], [NEIGHBOUR, SERVER]);
     assert_eq!(left[1][6..8], [UNKNOWN, 63]);
+}
+
+#[test]
+fn a_client_does_not_take_the_place_of_a_neighbour() {
+    if !is_inside("a_client_does_not_take_the_place_of_a_neighbour") {
+        return;
+    }
+    let server = Server::start(true);
+    // A route of its own is no obstacle.
+    server.exit.add_client(CLIENT.into()).unwrap();
+    let neighbour = Ipv4Addr::new(10, 87, 0, 9);
+    ip("route add 10.87.0.9/32 dev lan0");
+    let taken = server.exit.add_client(neighbour.into()).unwrap_err();
+    assert!(matches!(taken, NetError::AddressTaken { tried } if tried == neighbour), "{taken}");
+    ip("route delete 10.87.0.9/32 dev lan0");
+    server.exit.add_client(neighbour.into()).unwrap();
 }
 
 #[test]

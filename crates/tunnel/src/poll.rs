@@ -127,7 +127,7 @@ impl Poller {
 
     /// Whether there was something to do with it when the last wait was over.
     pub(crate) fn is_ready(&self, source: Source) -> bool {
-        // Those beyond are few, and asked always.
+        // Those beyond share a bit: some are asked in vain.
         self.ready >> source.0.min(63) & 1 == 1
     }
 

@@ -174,6 +174,10 @@ fn client_memory(client: &str) -> Result<MemoryLease, String> {
 
 impl LaneHost for Lanes {
     fn open(&self, client: &str, session: u32, secret: [u8; 32]) -> Result<u16, String> {
+        if self.bond.has_ended() {
+            return Err("the server carries no UDP any more, since its device is gone; restart it"
+                .to_owned());
+        }
         let number = self.numbers.lock().expect("no panic").of(client)?;
         let mut sessions = self.sessions.lock().expect("no panic");
         if sessions.contains_key(&session) {

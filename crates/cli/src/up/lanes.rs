@@ -190,31 +190,29 @@ impl ScopeKeeper {
             if self.widen().await.is_none() {
                 return;
             }
-            if lanes_up.wait_for(|n| *n > 0).await.is_err() {
+            let have_ended = self.use_lanes(&mut lanes_up).await.is_none();
+            let is_narrow = !self.is_strict && self.narrow().await.is_some();
+            if have_ended || !is_narrow {
                 return;
             }
-            loop {
-                if lanes_up.wait_for(|n| *n == 0).await.is_err() {
-                    return;
-                }
-                tracing::warn!("no link carries UDP to the server now");
-                if self.is_strict {
-                    if lanes_up.wait_for(|n| *n > 0).await.is_err() {
-                        return;
-                    }
-                    tracing::info!("UDP reaches the server again");
-                    continue;
-                }
-                let back = tokio::time::timeout(WITHOUT_LANES, lanes_up.wait_for(|n| *n > 0)).await;
-                match back {
-                    Ok(Ok(_)) => tracing::info!("UDP reaches the server again"),
-                    Ok(Err(_)) => return,
-                    Err(_) => break,
-                }
+        }
+    }
+
+    /// Completes when no lane has been up for a while, in strict mode never; `None` when they have ended.
+    async fn use_lanes(&self, lanes_up: &mut watch::Receiver<usize>) -> Option<()> {
+        lanes_up.wait_for(|n| *n > 0).await.ok()?;
+        loop {
+            lanes_up.wait_for(|n| *n == 0).await.ok()?;
+            tracing::warn!("no link carries UDP to the server now");
+            let back = lanes_up.wait_for(|n| *n > 0);
+            if self.is_strict {
+                back.await.ok()?;
+            } else if let Ok(back) = tokio::time::timeout(WITHOUT_LANES, back).await {
+                back.ok()?;
+            } else {
+                return Some(());
             }
-            if self.narrow().await.is_none() {
-                return;
-            }
+            tracing::info!("UDP reaches the server again");
         }
     }
 

@@ -206,8 +206,8 @@ mod tests {
     #[test]
     fn a_link_reaches_the_server_by_the_family_that_its_network_has() {
         let servers = ["192.0.2.1:4433", "[2001:db8::1]:4433"].map(|text| text.parse().unwrap());
-        let mut links = Links::new(&["wlan0".to_owned()], servers.to_vec()).unwrap();
-        let path = links.named[0].clone();
+        let mut links = Links::new(&[], servers.to_vec()).unwrap();
+        let path = PathConfig::new("wlan0", Bind::Interface("wlan0".to_owned()));
         let route = |destination: &str| Route {
             destination: destination.parse().unwrap(),
             length: 0,

@@ -25,7 +25,7 @@ pub(super) struct Saved {
     /// Who answers questions to DNS: the server unless told otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) dns: Option<Dns>,
-    /// Whether downloads and uploads make way for calls, as `--calls` has it: yes unless told otherwise.
+    /// Whether downloads and uploads make way for calls, as `--calls` has it: no unless told otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) calls: Option<Calls>,
     /// Exceptions, as `--except` has them.

@@ -94,6 +94,17 @@ fn two_clients_have_addresses_of_their_own_and_do_not_reach_each_other() {
     }
 }
 
+/// Somebody deletes the device by which packets leave the server.
+#[test]
+fn a_server_whose_device_is_gone_tells_whoever_comes() {
+    let Some(net) = Network::set_up() else { return };
+    let (server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
+    ip(&net.server, "link delete weft-exit");
+    server.logs("clients' UDP and ICMP go nowhere");
+    let client = net.up(&invite);
+    client.logs("the server carries no UDP any more, since its device is gone");
+}
+
 #[test]
 fn a_client_whose_lanes_have_no_memory_is_told_and_has_tcp() {
     let Some(net) = Network::set_up() else { return };

@@ -190,6 +190,15 @@ struct Work {
     inbox: Inbox,
 }
 
+impl Drop for Work {
+    /// However the thread ends, no lane is up any more.
+    fn drop(&mut self) {
+        if self.lanes_up > 0 {
+            (self.changed)(0);
+        }
+    }
+}
+
 impl Work {
     fn run(&mut self) {
         while self.orders.goes_on() {
@@ -207,9 +216,6 @@ impl Work {
             self.tell_change();
             let due = self.due(now);
             self.poller.wait(due, true);
-        }
-        if self.lanes_up > 0 {
-            (self.changed)(0);
         }
     }
 

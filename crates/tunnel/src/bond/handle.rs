@@ -55,9 +55,14 @@ impl<C: Send + 'static> Handle<C> {
     }
 
     pub(super) fn tell(&self, command: C) {
-        // It has ended only if it has panicked.
+        // Nobody hears it if the thread has ended (`has_ended`).
         let _ = self.commands.send(command);
         self.wake.wake();
+    }
+
+    /// Whether the thread has ended by itself: its device is gone, or it has panicked.
+    pub(super) fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_some_and(JoinHandle::is_finished)
     }
 
     /// Asks something; `None` if there is no answer within a second.

@@ -101,6 +101,11 @@ impl BondServer {
         self.handle.tell(Command::Open(client.into(), Box::new(session)));
     }
 
+    /// Whether it has ended by itself, and carries nothing any more: its device is gone.
+    pub fn has_ended(&self) -> bool {
+        self.handle.has_ended()
+    }
+
     /// A client's device has these addresses from now on: packets from others are dropped.
     pub fn set_addresses(&self, session: u32, addresses: Vec<IpAddr>) {
         self.handle.tell(Command::Addresses(session, addresses));
