@@ -6,6 +6,7 @@
 //! ends (`weftline::LaneControl`); here a [`LaneSession`] is what came of that.
 
 mod address;
+mod allowance;
 mod client;
 mod dns;
 mod end;

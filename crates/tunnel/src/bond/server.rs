@@ -8,11 +8,12 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use tun_rs::SyncDevice;
-use weftline_core::datagram::{Bond, FlowGuard, Frame, LaneId, Look};
+use weftline_core::datagram::{Bond, Frame, LaneId, Look};
 use weftline_core::gate::PathGate;
 use weftline_core::{Instant, Role};
 
-use super::address::{Ends, ErrorPace, destination_of, too_long};
+use super::address::{Ends, destination_of, too_long};
+use super::allowance::{Allowance, Allowances};
 use super::client::LaneSession;
 use super::dns::{self, Relay};
 use super::end::{LaneEnd, take_mark};
@@ -150,34 +151,6 @@ struct Open {
     /// Whether something has come for it, or is to be sent.
     is_due: bool,
     due: Option<Instant>,
-}
-
-/// How many flows a client may begin, and how often it is told of errors, whichever of its sessions it
-/// is.
-#[derive(Default)]
-struct Allowance {
-    guard: FlowGuard,
-    errors: ErrorPace,
-}
-
-/// How long a client without a session has the allowance that it had: by then all of it is free again.
-const ALLOWANCE_KEPT: Duration = Duration::from_secs(120);
-
-/// Those of clients whose sessions have ended, and when.
-#[derive(Default)]
-struct Allowances(BTreeMap<Arc<str>, (Allowance, Instant)>);
-
-impl Allowances {
-    fn keep(&mut self, client: Arc<str>, allowance: Allowance, now: Instant) {
-        self.0.retain(|_, (_, ended)| now.since(*ended) < ALLOWANCE_KEPT);
-        self.0.insert(client, (allowance, now));
-    }
-
-    /// That of a client whose next session begins.
-    fn take(&mut self, client: &str, now: Instant) -> Allowance {
-        let kept = self.0.remove(client).filter(|(_, ended)| now.since(*ended) < ALLOWANCE_KEPT);
-        kept.map(|(allowance, _)| allowance).unwrap_or_default()
-    }
 }
 
 /// A lane, and where its client is.
@@ -636,29 +609,6 @@ mod tests {
         let secret = secret.clone();
         let session = LaneSession { number: 9, secret, addresses: Vec::new(), has_ipv6: false };
         Open::new("ann".into(), session, Allowance::default(), Instant::ZERO)
-    }
-
-    #[test]
-    fn a_client_that_comes_again_has_no_more_flows_than_it_had() {
-        let at = |seconds: u64| Instant::from_millis(1000 * seconds);
-        let begin = |allowance: &mut Allowance, first: u64, now| {
-            (first..first + 1000).filter(|&flow| allowance.guard.admit(flow, now)).count()
-        };
-        let mut kept = Allowances::default();
-        let mut ann = kept.take("ann", at(1));
-        let burst = begin(&mut ann, 0, at(1));
-        assert!((400..1000).contains(&burst), "{burst}");
-        kept.keep("ann".into(), ann, at(1));
-        let mut again = kept.take("ann", at(2));
-        let more = begin(&mut again, 1000, at(2));
-        assert!(more <= 100, "{more} a second later");
-        assert_eq!(begin(&mut kept.take("bob", at(2)), 0, at(2)), burst);
-        kept.keep("ann".into(), again, at(2));
-        assert_eq!(begin(&mut kept.take("ann", at(200)), 0, at(200)), burst);
-        (0..5000).for_each(|number| {
-            kept.keep(format!("{number}").into(), Allowance::default(), at(number));
-        });
-        assert!(kept.0.len() <= 120);
     }
 
     /// A program at an address, which reads what the server sends there.
