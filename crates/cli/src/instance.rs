@@ -137,7 +137,11 @@ pub(crate) fn write_whole(path: &Path, text: &str) -> io::Result<()> {
 
 /// Gives a file the owner and the mode of another.
 fn keep(file: &File, old: &fs::Metadata) -> io::Result<()> {
-    std::os::unix::fs::fchown(file, Some(old.uid()), Some(old.gid()))?;
+    let new = file.metadata()?;
+    // A unit may be kept from the call, also where nothing would change.
+    if (new.uid(), new.gid()) != (old.uid(), old.gid()) {
+        std::os::unix::fs::fchown(file, Some(old.uid()), Some(old.gid()))?;
+    }
     file.set_permissions(fs::Permissions::from_mode(old.mode() & 0o777))
 }
 

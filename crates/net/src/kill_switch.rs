@@ -33,6 +33,9 @@ const LATE: i32 = 250;
 const LEAVING: &str = "leaving";
 const INSIDE: &str = "inside";
 const NEAR: &str = "near";
+const INNER: [&str; 3] = [INSIDE, NEAR, LEAVING];
+/// The chain of what this machine forwards.
+const FORWARDED: &str = "forward";
 const PORTAL: &str = "portal";
 /// Where what leaves is looked at: each has its chain, hook and priority.
 const LOOKS: [(&str, u32, i32); 2] =
@@ -80,45 +83,24 @@ impl KillSwitch {
         Ok(Self { socket: socket.map_err(NetError::os("speaking with nf_tables"))? })
     }
 
-    /// Closes it, in one transaction, in place of one that is closed; `device` is that of the bond, `inside` and
-    /// `near` say which links and networks are reached all the same.
+    /// Closes it, in one transaction; `device` is that of the bond, `inside` and `near` say which links and
+    /// networks are reached all the same. Where one is closed its rules are made anew, and links that are open
+    /// to a browser stay so.
     ///
     /// # Errors
     /// The kernel's refusal: then all is as before.
     pub fn close(&self, device: &str, inside: &Inside, near: &[Near]) -> Result<(), NetError> {
-        let mut batch = Builder::default();
-        batch_begin(&mut batch);
-        // It is there, whatever was; then it is not; then it is ours.
-        TABLE.make_lasting(&mut batch);
-        TABLE.delete(&mut batch);
-        TABLE.make_lasting(&mut batch);
-        TABLE.set_of_links(&mut batch, PORTAL, true, PORTAL_MILLISECONDS);
-        TABLE.set_of_links(&mut batch, PORTAL_DNS, false, PORTAL_MILLISECONDS);
-        for chain in [INSIDE, NEAR, LEAVING] {
-            TABLE.inner_chain(&mut batch, chain);
-        }
-        inside_rules(&mut batch, inside);
-        near_rules(&mut batch, near);
-        // At first by the way that is known then, and once more where it is known for good: rules of others
-        // may give a packet another one in between, by a mark or a translated address.
-        for (chain, hook, priority) in LOOKS {
-            TABLE.chain(&mut batch, chain, "filter", hook, priority);
-            TABLE.rule(&mut batch, chain, |list| list.jump(LEAVING));
-        }
-        not_by_links(&mut batch, LEAVING, device);
-        own(&mut batch);
-        portals(&mut batch);
-        TABLE.rule(&mut batch, LEAVING, |list| list.jump(NEAR));
-        TABLE.chain(&mut batch, "forward", "filter", FORWARD, FILTER);
-        not_by_links(&mut batch, "forward", device);
-        for chain in [LEAVING, "forward"] {
-            TABLE.rule(&mut batch, chain, |list| {
-                list.count();
-                list.drop();
-            });
-        }
-        batch_end(&mut batch);
-        self.socket.request(batch).map_err(no_table)
+        let request = |start: fn(&mut Builder)| {
+            let mut batch = Builder::default();
+            batch_begin(&mut batch);
+            start(&mut batch);
+            rules(&mut batch, device, inside, near);
+            batch_end(&mut batch);
+            self.socket.request(batch)
+        };
+        // An earlier version's may have other chains.
+        let is_renewed = Self::is_closed().unwrap_or(false) && request(empty).is_ok();
+        if is_renewed { Ok(()) } else { request(make).map_err(no_table) }
     }
 
     /// Lets these links and networks be reached from now on, and no others.
@@ -149,7 +131,7 @@ impl KillSwitch {
         // What leaves by links is dropped at the end of these two, after some that let it pass.
         Ok(LOOKS.iter().all(|(chain, ..)| rules(chain) == 1)
             && rules(LEAVING) >= LEAST_RULES
-            && rules("forward") >= LEAST_RULES)
+            && rules(FORWARDED) >= LEAST_RULES)
     }
 
     /// Whether it was closed and not opened by [`open`](Self::open), whatever others have done to it since.
@@ -221,6 +203,53 @@ impl KillSwitch {
             }
         }
         Ok(())
+    }
+}
+
+/// The table with its sets and chains, in place of what there is of it.
+fn make(batch: &mut Builder) {
+    // It is there, whatever was; then it is not; then it is ours.
+    TABLE.make_lasting(batch);
+    TABLE.delete(batch);
+    TABLE.make_lasting(batch);
+    TABLE.set_of_links(batch, PORTAL, true, PORTAL_MILLISECONDS);
+    TABLE.set_of_links(batch, PORTAL_DNS, false, PORTAL_MILLISECONDS);
+    for chain in INNER {
+        TABLE.inner_chain(batch, chain);
+    }
+    for (chain, hook, priority) in LOOKS {
+        TABLE.chain(batch, chain, "filter", hook, priority);
+    }
+    TABLE.chain(batch, FORWARDED, "filter", FORWARD, FILTER);
+}
+
+/// The same chains without a rule.
+fn empty(batch: &mut Builder) {
+    let looks = LOOKS.map(|(chain, ..)| chain);
+    for chain in INNER.into_iter().chain(looks).chain([FORWARDED]) {
+        TABLE.empty(batch, chain);
+    }
+}
+
+/// The rules, in chains that have none.
+fn rules(batch: &mut Builder, device: &str, inside: &Inside, near: &[Near]) {
+    inside_rules(batch, inside);
+    near_rules(batch, near);
+    // At first by the way that is known then, and once more where it is known for good: rules of others
+    // may give a packet another one in between, by a mark or a translated address.
+    for (chain, ..) in LOOKS {
+        TABLE.rule(batch, chain, |list| list.jump(LEAVING));
+    }
+    not_by_links(batch, LEAVING, device);
+    own(batch);
+    portals(batch);
+    TABLE.rule(batch, LEAVING, |list| list.jump(NEAR));
+    not_by_links(batch, FORWARDED, device);
+    for chain in [LEAVING, FORWARDED] {
+        TABLE.rule(batch, chain, |list| {
+            list.count();
+            list.drop();
+        });
     }
 }
 

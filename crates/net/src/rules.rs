@@ -64,12 +64,13 @@ impl Scope {
         Rule { protocol, ..Rule::new(ipv6, FIRST_RULE + place, action) }
     }
 
-    /// What is done with questions to DNS.
-    fn dns(self, ipv6: bool, place: u32, from: Option<(IpAddr, u8)>) -> Option<Rule> {
-        let Self::All { dns } = self else { return None };
+    /// What is done with questions to DNS. Those that are asked again by TCP go where the first one went.
+    fn dns(self, ipv6: bool, place: u32, from: Option<(IpAddr, u8)>) -> Vec<Rule> {
+        let Self::All { dns } = self else { return Vec::new() };
         let action = if dns { RuleAction::Lookup(TABLE) } else { RuleAction::Goto(LAST_RULE) };
         let rule = Rule::new(ipv6, FIRST_RULE + place, action);
-        Some(Rule { protocol: Some(UDP), port: Some(DNS), from, ..rule })
+        let of = |protocol| Rule { protocol: Some(protocol), port: Some(DNS), from, ..rule };
+        [UDP, TCP].map(of).to_vec()
     }
 }
 

@@ -19,6 +19,7 @@ use crate::checks::{
 };
 use crate::congestion::{Choice, check_congestion};
 use crate::connection::Connection;
+use crate::denial::Denial;
 use crate::error::Error;
 use crate::memory::MemoryBudget;
 use crate::paths::{Paths, Stage};
@@ -35,6 +36,7 @@ const MAX_NAME: usize = 64;
 #[derive(Clone)]
 pub struct Client {
     settings: Arc<watch::Sender<Arc<Settings>>>,
+    denial: Arc<Denial>,
 }
 
 impl Client {
@@ -84,6 +86,30 @@ impl Client {
     /// their errors.
     pub async fn connect(&self) -> Result<Connection, Error> {
         self.attempt(Stage::Up).await
+    }
+
+    /// As [`connect`](Self::connect), for what tries again and again by itself: a server that has not let this
+    /// client in is not asked for a while, and its answer stands.
+    ///
+    /// # Errors
+    /// As for `connect`.
+    pub(crate) async fn connect_again(&self) -> Result<Connection, Error> {
+        let revision = self.revision();
+        self.denial.check(revision)?;
+        let connected = self.connect().await;
+        self.denial.note(revision, &connected);
+        connected
+    }
+
+    /// Whether the server's last answer to what tries again and again was that it does not let this client in.
+    pub fn is_denied(&self) -> bool {
+        self.denial.holds(self.revision())
+    }
+
+    /// As [`open`](Self::open), in the way of [`connect_again`](Self::connect_again).
+    pub(crate) async fn open_again(&self) -> Result<Connection, Error> {
+        self.denial.check(self.revision())?;
+        self.open().await
     }
 
     /// As [`connect`](Self::connect), a round trip sooner: returns when the server has been reached
@@ -370,7 +396,8 @@ impl ClientBuilder {
     /// When a setting is missing, unknown or does not fit the others; the error names it.
     pub fn build(self) -> Result<Client, Error> {
         let settings = self.settings()?;
-        Ok(Client { settings: Arc::new(watch::Sender::new(Arc::new(settings))) })
+        let settings = Arc::new(watch::Sender::new(Arc::new(settings)));
+        Ok(Client { settings, denial: Arc::default() })
     }
 
     fn settings(mut self) -> Result<Settings, Error> {

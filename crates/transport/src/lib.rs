@@ -79,6 +79,7 @@ mod connection;
 mod control;
 mod coop;
 mod coupling;
+mod denial;
 mod dial;
 mod error;
 mod events;

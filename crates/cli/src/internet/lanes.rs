@@ -248,6 +248,10 @@ impl LaneHost for Lanes {
         self.bond.close(session);
     }
 
+    fn resolvers(&self) -> Vec<SocketAddr> {
+        weftline_tunnel::bond::system_resolvers()
+    }
+
     fn has_ipv6(&self) -> bool {
         self.exit.has_ipv6()
     }

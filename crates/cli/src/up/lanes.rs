@@ -4,12 +4,14 @@
 //! where a network lets no UDP through, nothing is taken that could not be carried.
 
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
-use weftline::{Client, InternetOffer, LaneControl, LaneGrant, PathId};
+use tokio::time::Instant;
+use weftline::{Client, Error, InternetOffer, LaneControl, LaneGrant, PathId};
 use weftline_net::{Capture, DEVICE};
 use weftline_tunnel::bond::{BondClient, BondStatus, LaneLink, LaneSecret, LaneSession};
 
@@ -17,13 +19,23 @@ use super::resolved;
 
 /// How long packets are still taken when no lane is up: links that come and go have none meanwhile.
 const WITHOUT_LANES: Duration = Duration::from_secs(10);
-/// After so long without a lane another session is agreed on: the server may have given this one up.
-const AGREED_ANEW: Duration = Duration::from_secs(30);
+/// After so long without a lane another session is agreed on: the server may have given this one up. At first it
+/// is less than [`WITHOUT_LANES`], so that packets need not go another way meanwhile; it doubles with each session
+/// that has had no lane, as where no UDP comes through at all.
+const AGREED_ANEW: Duration = Duration::from_secs(4);
+const MOST_AGREED_ANEW: Duration = Duration::from_secs(300);
 /// How long the start waits for the first lane.
 const FIRST_LANE: Duration = Duration::from_secs(3);
-/// The wait before the server is asked again, at first and at most.
+/// The wait before the server is asked again, at first and at most, as each question takes some kilobytes of a
+/// link that may be metered; and at most where it has not said no, but does not answer: it may be back at any
+/// time.
 const RETRY: Duration = Duration::from_secs(1);
-const MOST_RETRY: Duration = Duration::from_secs(30);
+const MOST_RETRY: Duration = Duration::from_secs(600);
+const MOST_UNANSWERED: Duration = Duration::from_secs(5);
+/// The longest wait before the kernel is asked again for what it has refused.
+const MOST_KERNEL_RETRY: Duration = Duration::from_secs(30);
+/// A session that has lasted so long has begun well.
+const LASTING: Duration = Duration::from_secs(30);
 
 /// What both ends have agreed on.
 pub(super) type Granted = (LaneControl, LaneGrant);
@@ -38,29 +50,28 @@ pub(super) struct Lanes {
     task: JoinHandle<()>,
 }
 
-/// Asks a server that offers lanes for them. Where there are none, it is said.
-pub(super) async fn ask(client: &Client, offer: InternetOffer) -> Option<Granted> {
-    if !offer.lanes {
-        tracing::warn!(
-            "the server carries TCP only: UDP, DNS and ICMP go past it. It needs a newer version, and \
-             the capability CAP_NET_ADMIN; its log says what it lacks"
-        );
-        return None;
+/// Asks a server that offers lanes for them. Where there are none, it is said, and it is asked again later.
+pub(super) async fn ask(client: &Client, offer: InternetOffer) -> Result<Granted, Why> {
+    let granted = agree(client, offer).await;
+    granted.inspect_err(|why| {
+        tracing::warn!("UDP, DNS and ICMP go past the server for now: {}", why.says);
+    })
+}
+
+async fn agree(client: &Client, offer: InternetOffer) -> Result<Granted, Why> {
+    if offer.lanes {
+        return Ok(LaneControl::open(client).await?);
     }
-    match LaneControl::open(client).await {
-        Ok(granted) => Some(granted),
-        Err(error) => {
-            tracing::warn!("UDP, DNS and ICMP go past the server: {error}");
-            None
-        }
-    }
+    let says = "the server carries TCP only; for more it needs a newer version and the capability \
+                CAP_NET_ADMIN, and its log says what it lacks";
+    Err(Why { says: says.to_owned(), is_unanswered: false })
 }
 
 impl Lanes {
-    /// Starts them, and waits for the first one for a while.
+    /// Starts them, and waits for the first one for a while, if they are granted.
     pub(super) async fn start(
         client: &Client,
-        granted: Granted,
+        granted: Result<Granted, Why>,
         capture: &Arc<Capture>,
         links: Vec<LaneLink>,
         Manner { dns, calls, is_strict, suspended }: Manner,
@@ -88,9 +99,13 @@ impl Lanes {
         let capture = Arc::downgrade(capture);
         let scope = ScopeKeeper { capture, widened, dns, is_strict, suspended };
         let lanes = lanes_up.clone();
+        let is_granted = granted.is_ok();
         let task = tokio::spawn(async move {
             tokio::join!(keeper.keep(granted), scope.keep(lanes_up));
         });
+        if !is_granted {
+            return Some(Self { bond, is_wide, lanes_up: lanes, changed, task });
+        }
         let mut first = lanes.clone();
         let first = async {
             let _ = first.wait_for(|n| *n > 0).await;
@@ -187,6 +202,10 @@ impl ScopeKeeper {
             }
             // Where all is suspended nothing of it is captured yet.
             let _ = self.suspended.wait_for(|is_suspended| !is_suspended).await;
+            if !self.is_strict && *lanes_up.borrow() == 0 {
+                // The lanes have gone meanwhile.
+                continue;
+            }
             if self.widen().await.is_none() {
                 return;
             }
@@ -200,7 +219,9 @@ impl ScopeKeeper {
 
     /// Completes when no lane has been up for a while, in strict mode never; `None` when they have ended.
     async fn use_lanes(&self, lanes_up: &mut watch::Receiver<usize>) -> Option<()> {
-        lanes_up.wait_for(|n| *n > 0).await.ok()?;
+        if self.is_strict {
+            lanes_up.wait_for(|n| *n > 0).await.ok()?;
+        }
         loop {
             lanes_up.wait_for(|n| *n == 0).await.ok()?;
             tracing::warn!("no link carries UDP to the server now");
@@ -229,7 +250,7 @@ impl ScopeKeeper {
                  'weftline up' may help"
             );
             tokio::time::sleep(wait).await;
-            wait = (wait * 2).min(MOST_RETRY);
+            wait = (wait * 2).min(MOST_KERNEL_RETRY);
         }
         tracing::info!("UDP, ICMP and all else go to the server, too");
         if self.dns {
@@ -249,7 +270,7 @@ impl ScopeKeeper {
                 "UDP, DNS and ICMP go nowhere ({error}); it is tried again, 'weftline down' helps"
             );
             tokio::time::sleep(wait).await;
-            wait = (wait * 2).min(MOST_RETRY);
+            wait = (wait * 2).min(MOST_KERNEL_RETRY);
         }
         tracing::warn!(
             "UDP, DNS and ICMP go past the server until a link carries UDP there again: a firewall may \
@@ -275,40 +296,67 @@ struct Keeper {
 }
 
 impl Keeper {
-    async fn keep(self, granted: Granted) {
-        let mut granted = Some(granted);
-        let mut wait = RETRY;
+    async fn keep(self, mut next: Result<Granted, Why>) {
+        let (mut pause, mut patience) = (Pause::default(), AGREED_ANEW);
         loop {
-            let next = match granted.take() {
-                Some(granted) => Ok(granted),
-                None => LaneControl::open(&self.client).await,
-            };
-            let why = match next {
+            next = match next {
                 Ok((control, grant)) => {
-                    let began = tokio::time::Instant::now();
-                    let why = self.follow(control, grant).await;
-                    if began.elapsed() > MOST_RETRY {
-                        wait = RETRY;
+                    let began = Instant::now();
+                    let over = self.follow(control, grant, patience).await;
+                    if began.elapsed() > LASTING {
+                        pause = Pause::default();
                     }
-                    why
+                    match over {
+                        Over::Replaced(granted, longer) => {
+                            patience = longer;
+                            Ok(*granted)
+                        }
+                        Over::Failed(why) => {
+                            patience = AGREED_ANEW;
+                            Err(why)
+                        }
+                    }
                 }
-                Err(error) => error.to_string(),
+                Err(why) => {
+                    tracing::info!("lanes have to be agreed on again: {}", why.says);
+                    tokio::time::sleep(pause.after(&why)).await;
+                    self.agree().await
+                }
             };
-            tracing::info!("lanes have to be agreed on again: {why}");
-            tokio::time::sleep(wait).await;
-            wait = (wait * 2).min(MOST_RETRY);
         }
     }
 
-    /// Completes when no lane has been up for some time.
-    async fn lacks_lanes(&self) {
+    /// What is offered may have changed: another version may run there now.
+    async fn agree(&self) -> Result<Granted, Why> {
+        let offer = InternetOffer::ask(&self.client).await?;
+        agree(&self.client, offer).await
+    }
+
+    /// Another session than the one there is, once that has had no lane for so long; and how long that one is to
+    /// have. The one there is goes on meanwhile: the links may be back before the server answers.
+    async fn successor(&self, mut patience: Duration) -> (Granted, Duration) {
         let mut lanes_up = self.lanes_up.clone();
         loop {
+            // It ends with all else.
             if lanes_up.wait_for(|n| *n == 0).await.is_err() {
                 return std::future::pending().await;
             }
-            if tokio::time::timeout(AGREED_ANEW, lanes_up.wait_for(|n| *n > 0)).await.is_err() {
-                return;
+            let agree = async {
+                tokio::time::sleep(patience).await;
+                let mut pause = Pause::default();
+                loop {
+                    match LaneControl::open(&self.client).await {
+                        Ok(granted) => return granted,
+                        Err(error) => tokio::time::sleep(pause.after(&error.into())).await,
+                    }
+                }
+            };
+            tokio::select! {
+                granted = agree => {
+                    tracing::info!("lanes are agreed on anew, as no link carried UDP");
+                    return (granted, (patience * 2).min(MOST_AGREED_ANEW));
+                }
+                Ok(_) = lanes_up.wait_for(|n| *n > 0) => patience = AGREED_ANEW,
             }
         }
     }
@@ -350,23 +398,24 @@ impl Keeper {
         Some(found.into_iter().map(|(lane, path, ..)| (lane, path)).collect())
     }
 
-    /// Speaks in a session until that is over; why it is.
-    async fn follow(&self, mut control: LaneControl, grant: LaneGrant) -> String {
+    /// Speaks in a session until that is over.
+    async fn follow(&self, mut control: LaneControl, grant: LaneGrant, patience: Duration) -> Over {
         if let Err(why) = self.take_number(grant.client) {
-            return why;
+            return Over::failed(why);
         }
+        let mut successor = pin!(self.successor(patience));
         let mut told: Option<[IpAddr; 2]> = None;
         let mut paths = Vec::new();
         loop {
             let Some(addresses) = self.capture.upgrade().map(|capture| capture.addresses()) else {
-                return "this machine is down".to_owned();
+                return Over::failed("this machine is down");
             };
             if told != Some(addresses) {
                 let [IpAddr::V4(v4), IpAddr::V6(v6)] = addresses else {
-                    return "the device has no addresses".to_owned();
+                    return Over::failed("the device has no addresses");
                 };
                 if let Err(error) = control.set_addresses(v4, v6).await {
-                    return error.to_string();
+                    return Over::Failed(error.into());
                 }
                 match told {
                     Some(_) => self.bond.set_addresses(addresses.to_vec()),
@@ -381,15 +430,85 @@ impl Keeper {
             }
             if let Some(found) = self.paths().await.filter(|found| *found != paths) {
                 if let Err(error) = control.set_paths(&found).await {
-                    return error.to_string();
+                    return Over::Failed(error.into());
                 }
                 paths = found;
             }
             tokio::select! {
-                why = control.closed() => return why.to_string(),
+                error = control.closed() => return Over::Failed(error.into()),
                 () = self.changed.notified() => {}
-                () = self.lacks_lanes() => return "no link carries UDP".to_owned(),
+                (granted, longer) = &mut successor => {
+                    return Over::Replaced(Box::new(granted), longer);
+                }
             }
         }
+    }
+}
+
+/// How a session is over.
+enum Over {
+    /// By this session, which is to have a lane within this time.
+    Replaced(Box<Granted>, Duration),
+    Failed(Why),
+}
+
+impl Over {
+    fn failed(why: impl Into<String>) -> Self {
+        Self::Failed(Why { says: why.into(), is_unanswered: false })
+    }
+}
+
+/// Why there is no session.
+pub(super) struct Why {
+    says: String,
+    /// Whether the server has said nothing.
+    is_unanswered: bool,
+}
+
+impl From<Error> for Why {
+    fn from(error: Error) -> Self {
+        let is_answer = error.is_permanent()
+            || matches!(error, Error::Refused { .. } | Error::MemoryUsedUp { .. });
+        Self { says: error.to_string(), is_unanswered: !is_answer }
+    }
+}
+
+/// How long it is before the server is asked again.
+struct Pause(Duration);
+
+impl Default for Pause {
+    fn default() -> Self {
+        Self(RETRY)
+    }
+}
+
+impl Pause {
+    fn after(&mut self, why: &Why) -> Duration {
+        let pause = if why.is_unanswered { self.0.min(MOST_UNANSWERED) } else { self.0 };
+        self.0 = (self.0 * 2).min(MOST_RETRY);
+        pause
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_is_away_is_asked_more_often_than_one_that_says_no() {
+        let pauses = |error: fn() -> Error| {
+            let mut pause = Pause::default();
+            (0..7).map(|_| pause.after(&error().into()).as_secs()).collect::<Vec<_>>()
+        };
+        let away = || Error::Socket(std::io::ErrorKind::TimedOut.into());
+        assert_eq!(pauses(away), [1, 2, 4, 5, 5, 5, 5]);
+        let no = [1, 2, 4, 8, 16, 32, 64];
+        assert_eq!(pauses(|| Error::Invalid("no such client".to_owned())), no);
+        let busy = || Error::Refused {
+            peer: ([192, 0, 2, 1], 4433).into(),
+            code: weftline::refusal::BUSY,
+            reason: String::new(),
+        };
+        assert_eq!(pauses(busy), no);
     }
 }

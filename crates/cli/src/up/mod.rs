@@ -128,8 +128,11 @@ fn go(
         let life = Life::start(Daemon::Up, Some("0s"))?;
         let open = Doors::open(&life, doors).await?;
         output::print(&open.greeting)?;
+        // The server may be out of reach until a network has its login.
+        let portals = Portals::new();
+        portals.answer(&life);
         let started = tokio::select! {
-            started = Up::start(args, &wish, strict, files) => started?,
+            started = Up::start(args, &wish, strict, portals, files) => started?,
             () = life.stopping() => return Ok(()),
         };
         if wish.is_new {
@@ -266,6 +269,7 @@ impl Up {
         args: &UpArgs,
         wish: &Wish,
         strict: Option<Strict>,
+        portals: Portals,
         files: &Files,
     ) -> Result<Self, Failure> {
         let watch = Watch::start()?;
@@ -274,18 +278,13 @@ impl Up {
         let Reached { client, basis, links, lane_links, offer } = reached;
         let granted = lanes::ask(&client, offer).await;
         let number = granted.as_ref().map_or(FIRST_CLIENT, |(_, grant)| grant.client);
+        let has_lanes = granted.is_ok();
         let (forwarder, capture, ipv6) = capture(&client, offer, (wish, number), files).await?;
         let (tell, suspended) = watch::channel(false);
-        let lanes = match granted {
-            Some(granted) => {
-                let suspended = suspended.clone();
-                let (dns, calls, is_strict) = (wish.dns, wish.calls, strict.is_some());
-                let how = Manner { dns, calls, is_strict, suspended };
-                Lanes::start(&client, granted, &capture, lane_links, how).await
-            }
-            None => None,
-        };
-        if lanes.is_none() && strict.is_some() {
+        let (dns, calls, is_strict) = (wish.dns, wish.calls, strict.is_some());
+        let how = Manner { dns, calls, is_strict, suspended: suspended.clone() };
+        let lanes = Lanes::start(&client, granted, &capture, lane_links, how).await;
+        if !(has_lanes && lanes.is_some()) && strict.is_some() {
             tracing::warn!("UDP, DNS and ICMP go nowhere, as the kill switch is closed");
         }
         let (ways, seen_ways) = watch::channel(presence::ways());
@@ -300,8 +299,9 @@ impl Up {
         let presence = strict.is_none().then(|| tokio::spawn(watcher.watch()));
         let journal = files.journal.clone();
         let server = wish.invite.addresses.first().map(ToString::to_string).unwrap_or_default();
-        let scope = lanes.as_ref().filter(|_| wish.dns).map(Lanes::scope);
-        let portals = Portals::new(scope.unwrap_or_else(|| watch::channel(false).1));
+        if let Some(lanes) = lanes.as_ref().filter(|_| wish.dns) {
+            portals.set_dns(lanes.scope());
+        }
         Ok(Self {
             client,
             basis,
@@ -379,10 +379,6 @@ impl Up {
         let Self { client, basis, mut links, journal, forwarder, capture, lanes, watch, .. } = self;
         let (mut strict, presence, portals) = (self.strict, self.presence, self.portals);
         let ways = self.ways;
-        let opener = portals.clone();
-        // It may wait for systemd-resolved, which nothing else is to.
-        let open = move |request: &_| tokio::task::block_in_place(|| opener.follow(request));
-        life.set_portals(Box::new(open));
         let (stop, mut stopped) = watch::channel(false);
         let stopping = async move {
             let _ = stopped.wait_for(|stop| *stop).await;

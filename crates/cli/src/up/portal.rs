@@ -2,7 +2,7 @@
 //! login can show it.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use clap::Args;
@@ -13,8 +13,8 @@ use weftline_net::{KillSwitch, Portal};
 use super::{Files, check_rights, resolved};
 use crate::failure::Failure;
 use crate::instance::Instance;
-use crate::ops::PortalRequest;
 use crate::ops::control::{self, Control};
+use crate::ops::{Life, PortalRequest};
 use crate::{output, status};
 
 /// How long a link is open, as long as the kill switch has it.
@@ -104,8 +104,8 @@ fn apply(request: &PortalRequest) -> Result<(), Failure> {
 #[derive(Debug, Clone)]
 pub(super) struct Portals {
     state: Arc<Mutex<State>>,
-    /// Whether questions to DNS go to the server, when no link is open.
-    dns: watch::Receiver<bool>,
+    /// Whether questions to DNS go to the server, when no link is open. At first nothing is captured.
+    dns: Arc<OnceLock<watch::Receiver<bool>>>,
 }
 
 #[derive(Debug, Default)]
@@ -131,9 +131,22 @@ impl Drop for Opened {
 }
 
 impl Portals {
-    /// None is open; `dns` says whether questions to DNS go to the server.
-    pub(super) fn new(dns: watch::Receiver<bool>) -> Self {
-        Self { state: Arc::default(), dns }
+    /// None is open.
+    pub(super) fn new() -> Self {
+        Self { state: Arc::default(), dns: Arc::default() }
+    }
+
+    /// Whether questions to DNS go to the server is told here from now on.
+    pub(super) fn set_dns(&self, dns: watch::Receiver<bool>) {
+        let _ = self.dns.set(dns);
+    }
+
+    /// Has what is asked for by the control socket done here.
+    pub(super) fn answer(&self, life: &Life) {
+        let opener = self.clone();
+        // It may wait for systemd-resolved, which nothing else is to.
+        let open = move |request: &_| tokio::task::block_in_place(|| opener.follow(request));
+        life.set_portals(Box::new(open));
     }
 
     /// Does what is asked for.
@@ -176,7 +189,7 @@ impl Portals {
         let ended = PortalRequest { end: true, ..before.request.clone() };
         apply(&ended).map_err(|failure| failure.to_string())?;
         tracing::info!("{} is not open to a browser any more", ended.link);
-        if *self.dns.borrow() {
+        if self.dns.get().is_some_and(|dns| *dns.borrow()) {
             resolved::tell();
         }
         Ok(())

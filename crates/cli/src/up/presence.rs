@@ -90,7 +90,9 @@ impl Watcher {
     pub(super) async fn watch(mut self) {
         let mut presence = Presence::new(Instant::now());
         loop {
-            let is_up = self.lanes_up.as_ref().is_some_and(|up| *up.borrow() > 0);
+            // Lanes of a client that is let in no more may go on, but nothing else does.
+            let has_lanes = self.lanes_up.as_ref().is_some_and(|up| *up.borrow() > 0);
+            let is_up = has_lanes && !self.client.is_denied();
             let mut ways = self.ways.clone();
             ways.mark_unchanged();
             let is_heard = is_up
@@ -120,7 +122,7 @@ impl Watcher {
             let due = presence.due().filter(|_| has_way || is_heard);
             let until = due.map_or(until, |due| until.min(due.max(Instant::now())));
             self.rest(until, is_up).await;
-            if is_up {
+            if is_up && !self.client.is_denied() {
                 // It was there until now.
                 presence.note(true, Instant::now());
             }
@@ -139,8 +141,9 @@ impl Watcher {
         }
     }
 
-    /// Waits until then, or until lanes or ways have come or gone, or, if no lane is up, a while after connections have begun: they would
-    /// wait for a server that is away.
+    /// Waits until then, or until lanes or ways have come or gone, or, if no lane is up, a while after
+    /// connections have begun: they would wait for a server that is away. Where lanes are up, until a while
+    /// after the server has let this client in no more.
     async fn rest(&mut self, until: Instant, is_up: bool) {
         let ways = &mut self.ways;
         let other_ways = async move {
@@ -161,10 +164,11 @@ impl Watcher {
                 std::future::pending::<()>().await;
             }
         };
+        let client = self.client.clone();
         let began = async {
             loop {
                 tokio::time::sleep(IN_USE).await;
-                if !is_up && is_used() {
+                if if is_up { client.is_denied() } else { is_used() } {
                     return;
                 }
             }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use weftline_net::DEVICE;
 
-/// How long one thing that it is told may take: three of them take less than who asks for a portal waits.
+/// How long one thing that it is told may take: four of them take less than who asks for a portal waits.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Where it keeps its files while it runs.
 const RESOLVED: &str = "/run/systemd/resolve";
@@ -17,7 +17,9 @@ const RESOLVER: &str = "10.87.0.1";
 
 /// Has it ask through the device.
 pub(super) fn tell() {
+    // By TLS, as others may be asked, the server's resolver does not answer.
     let _ = resolvectl(&["dns", DEVICE, RESOLVER])
+        && resolvectl(&["dnsovertls", DEVICE, "no"])
         && resolvectl(&["domain", DEVICE, "~."])
         && resolvectl(&["default-route", DEVICE, "yes"]);
 }

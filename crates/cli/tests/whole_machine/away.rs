@@ -113,6 +113,36 @@ fn a_server_without_lanes_is_missed_where_connections_are_under_way() {
     net.comes_to_see(&site, "198.51.100.1");
 }
 
+/// Lanes that are up tell of a server that is there, but it lets the client in no more.
+#[test]
+fn a_server_that_has_revoked_the_invite_is_away_and_others_behind_the_address_are_let_in() {
+    let Some(net) = Network::set_up() else { return };
+    let site = Site::start(&net.internet, &format!("{FAR_V4}:80"));
+    let beyond = Site::start(&net.server, &format!("{SERVER}:80"));
+    let (server, _) = net.serve(&["--listen", "0.0.0.0:4433"]);
+    let phone = text(&net.invite(&["phone"]).stdout).trim().to_owned();
+    let laptop = text(&net.invite(&["laptop"]).stdout).trim().to_owned();
+    server.logs("has been read again");
+    let up = net.up(&phone);
+    both_lanes_up(&net);
+    let revoked = net.invite(&["phone", "--revoke"]);
+    assert!(revoked.status.success(), "{revoked:?}");
+    // Those that were ready are used up, and no others come.
+    let began = Instant::now();
+    while text(&net.curl_with(&["--max-time", "60"], &site.url("")).stdout) == "198.51.100.1" {
+        assert!(began.elapsed() < PATIENCE, "it is let in on and on");
+        thread::sleep(Duration::from_millis(20));
+    }
+    up.logs(AWAY);
+    net.comes_to_see(&beyond, "192.168.1.20");
+    net.comes_to_show("weft0: nothing, as the server does not answer");
+    up.signal("-TERM");
+    assert_eq!(up.end().0, Some(0));
+    // Nobody has guessed so often that it has to wait.
+    let _up = net.up(&laptop);
+    net.comes_to_see(&site, "198.51.100.1");
+}
+
 /// Lanes are agreed on there, and none is up: nothing tells of the server but what connections meet.
 #[test]
 fn a_server_is_missed_where_no_lane_is_up() {

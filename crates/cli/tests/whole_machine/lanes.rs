@@ -501,7 +501,7 @@ fn a_client_that_is_given_another_number_goes_on_by_other_addresses() {
 fn without_lanes_tcp_goes_on_alone() {
     let Some(net) = Network::set_up() else { return };
     let site = crate::site::Site::start(&net.internet, &format!("{FAR_V4}:80"));
-    let (server, invite) = net.serve_tcp_alone(&["--listen", "0.0.0.0:0"]);
+    let (server, invite) = net.serve_tcp_alone(&["--listen", "0.0.0.0:4433"]);
     server.logs("clients' TCP is carried, their UDP, DNS and ICMP are not");
     let mut up = Daemon::spawn(&mut net.command(&net.client, &net.up_args(&invite)));
     let said = up.says("up:");
@@ -515,6 +515,11 @@ fn without_lanes_tcp_goes_on_alone() {
         ours.clone().count() > 0 && ours.clone().all(|rule| rule.contains("ipproto tcp")),
         "{rules}"
     );
+    // One that may do more in its place is noticed.
+    server.signal("-KILL");
+    assert_eq!(server.end().0, None);
+    let _server = net.serve(&["--listen", "0.0.0.0:4433"]);
+    net.comes_to_show("weft0: all TCP, UDP and ICMP of this machine");
 }
 
 /// Drops UDP to the server's port where it comes in, or no more: as a firewall does that lets TCP through.
@@ -556,7 +561,7 @@ fn where_udp_is_blocked_it_goes_past_the_server_until_it_gets_through_again() {
     }
     assert_eq!(text(&net.curl(&site.url("")).stdout), "198.51.100.1", "TCP goes on");
     // The server may have given the session up: another one is agreed on, and does not help.
-    up.logs("lanes have to be agreed on again: no link carries UDP");
+    up.logs("lanes are agreed on anew, as no link carried UDP");
     net.comes_to_show("weft0: all TCP of this machine");
     block_udp(&net, 4433, false);
     assert_eq!(text(&ask(&net, far.address, b"again")), "198.51.100.1 again");

@@ -359,6 +359,45 @@ fn a_link_is_opened_to_a_user_s_browser_and_closed_again() {
     }
 }
 
+/// As at the start of a machine in a network that wants a login: the server does not answer, and `up` is begun
+/// again and again.
+#[test]
+fn a_link_is_opened_to_a_browser_before_the_server_is_reached() {
+    let Some(net) = Network::set_up() else { return };
+    let beyond = Site::start(&net.server, &format!("{SERVER}:80"));
+    let before = net.snapshot();
+    let (server, invite) = net.serve(&["--listen", "0.0.0.0:4433"]);
+    server.signal("-STOP");
+    let browse = |seconds: &str, user: &str| {
+        let as_user = [&format!("--reuid={user}"), "--clear-groups", "curl", "-sS"];
+        let mut curl = net.client.command("setpriv");
+        let curl = curl.args(as_user).args(["--noproxy", "*", "--max-time", seconds]);
+        text(&curl.arg(beyond.url("")).output().unwrap().stdout)
+    };
+    let args = [&net.up_args(&invite)[..], &["--strict"]].concat();
+    let start = || {
+        let up = Daemon::spawn(&mut net.command(&net.client, &args));
+        up.logs("the kill switch is closed");
+        up
+    };
+    let up = start();
+    let opens = || net.run(&net.client, &["portal", "wlan0", "--user", "1234"]);
+    // It listens for that a moment later.
+    until("the link is opened", || opens().status.success());
+    assert_eq!(browse("400", "1234"), "192.168.1.20");
+    up.signal("-KILL");
+    assert_eq!(up.end().0, None);
+    // The next one closes the kill switch anew, and leaves the link as it is.
+    let up = start();
+    assert_eq!(browse("400", "1234"), "192.168.1.20");
+    assert_ne!(browse("2", "1235"), "192.168.1.20");
+    up.signal("-KILL");
+    assert_eq!(up.end().0, None);
+    let down = net.run(&net.client, &["down"]);
+    assert!(down.status.success(), "{down:?}");
+    net.restored(&before);
+}
+
 /// What this machine sends by its links, other than to the server.
 fn sent(sniffer: Sniffer, net: &Network) -> Vec<String> {
     let mut seen = leaks(sniffer, net);

@@ -39,7 +39,7 @@ impl InternetOffer {
     /// # Errors
     /// When it cannot be reached, does not let the client in, or carries no whole machines.
     pub async fn ask(client: &Client) -> Result<Self, Error> {
-        let mut connection = client.connect().await?;
+        let mut connection = client.connect_again().await?;
         let control = connection.control();
         let talk = async {
             Opening::Ask.write(&mut connection).await?;

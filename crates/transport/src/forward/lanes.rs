@@ -5,7 +5,7 @@
 //! bytes go over several TLS channels, of which none lives as long as it.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use ring::hmac;
@@ -71,7 +71,7 @@ impl LaneControl {
     /// # Errors
     /// When it cannot be reached, does not let the client in, or does not grant it.
     pub async fn open(client: &Client) -> Result<(Self, LaneGrant), Error> {
-        let mut connection = client.connect().await?;
+        let mut connection = client.connect_again().await?;
         connection.set_label("lanes for UDP");
         let ours = random::<SECRET>()?;
         let talk = async {
@@ -218,6 +218,12 @@ pub trait LaneHost: Send + Sync {
 
     /// Whether IPv6 is forwarded.
     fn has_ipv6(&self) -> bool;
+
+    /// Who answers questions to DNS by TCP that are for where a client may not go. (Those by UDP come over
+    /// lanes.) Without any they are refused.
+    fn resolvers(&self) -> Vec<SocketAddr> {
+        Vec::new()
+    }
 }
 
 /// Ends a session when it is dropped.

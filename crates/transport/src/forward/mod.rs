@@ -8,6 +8,7 @@
 mod captured;
 mod connect;
 mod dial;
+mod dns;
 mod egress;
 mod lanes;
 mod pace;

@@ -53,7 +53,7 @@ impl Pool {
         let mut connection = match self.take(|ready| ready.has_path()) {
             Some(ready) => ready,
             // What the local program has to say goes with the question.
-            None => match self.client.open().await {
+            None => match self.client.open_again().await {
                 Ok(fresh) => self.follow(fresh),
                 Err(error) => self.take(|_| true).ok_or(error)?,
             },
@@ -90,7 +90,7 @@ impl Pool {
 
     async fn connect(&self) -> Result<(u64, Connection), Error> {
         let revision = self.client.revision();
-        let connection = self.client.connect().await?;
+        let connection = self.client.connect_again().await?;
         Ok((revision, self.follow(connection)))
     }
 

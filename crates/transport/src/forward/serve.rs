@@ -14,6 +14,7 @@ use weftline_core::session::{
 
 use super::captured::InternetOffer;
 use super::dial;
+use super::dns;
 use super::egress::Egress;
 use super::lanes::{LaneHost, serve_lanes};
 use super::pace::{Pace, Pass};
@@ -106,6 +107,13 @@ async fn serve_one(
         let _ = connection.closed().await;
         return;
     }
+    if let (Ok(Opening::Address(address)), Target::Internet(egress), Some(host)) =
+        (&opening, target, host)
+        && address.port() == dns::PORT
+        && matches!(egress.check(*address), Ok(Err(_)))
+    {
+        return serve_dns(connection, pace, &host.resolvers(), stage).await;
+    }
     let dialled = match &opening {
         Ok(opening) => {
             let dialled = tokio::select! {
@@ -145,6 +153,44 @@ async fn serve_one(
             connection.abort(code, &reason);
             let _ = connection.closed().await;
         }
+    }
+}
+
+/// Answers questions to DNS, until the client has no more or the server stops.
+async fn serve_dns(
+    mut connection: Connection,
+    pace: &Pace,
+    resolvers: &[SocketAddr],
+    mut stage: watch::Receiver<Stage>,
+) {
+    connection.set_label("to DNS");
+    let peer = connection.peer_addr();
+    if let Err(Refused { code, reason, .. }) = take_pace(&connection, pace) {
+        connection.abort(code, &reason);
+    } else {
+        tokio::select! {
+            answered = dns::answer(&mut connection, resolvers) => match answered {
+                Ok(()) => _ = connection.shutdown().await,
+                Err(error) => {
+                    tracing::debug!("{peer}: a question to DNS by TCP has no answer: {error}");
+                    connection.abort(RESET_SERVER, &error.to_string());
+                }
+            },
+            () = reached(&mut stage, Stage::Finishing) => {
+                connection.abort(RESET_SHUTDOWN, SHUTTING_DOWN);
+            }
+        }
+    }
+    let _ = connection.closed().await;
+}
+
+/// Counts a connection as its client's.
+fn take_pace(connection: &Connection, pace: &Pace) -> Result<(), Refused> {
+    let control = connection.control();
+    let of = control.client().map_or_else(|| control.peer_addr().ip().to_string(), str::to_owned);
+    match pace.take(&of, clock::now()) {
+        Pass::Yes => Ok(()),
+        Pass::No { is_news } => Err(Refused::pace(&of, is_news)),
     }
 }
 
@@ -221,14 +267,8 @@ async fn dial(
             dialled.map_err(|error| refused(&error).into())
         }
         (Target::Internet(egress), Opening::Address(address)) => {
-            let control = connection.control();
-            let of = control
-                .client()
-                .map_or_else(|| control.peer_addr().ip().to_string(), str::to_owned);
-            match pace.take(&of, clock::now()) {
-                Pass::Yes => dial_to(egress, *address).await,
-                Pass::No { is_news } => Err(Refused::pace(&of, is_news)),
-            }
+            take_pace(connection, pace)?;
+            dial_to(egress, *address).await
         }
         (target, _) => Err(Refused::service(target)),
     }

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TrySendError, channel, sync_channel};
@@ -315,17 +315,32 @@ fn question_of(message: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// The resolvers in the text of resolv.conf(5).
-pub(super) fn resolvers_in(text: &str) -> Vec<SocketAddr> {
+/// The resolvers in the text of resolv.conf(5), the first three, as its readers take. `index` gives the number
+/// of the link of that name.
+fn resolvers_in(text: &str, index: impl Fn(&str) -> Option<u32>) -> Vec<SocketAddr> {
+    let resolver = |text: &str| {
+        // An address that is of one link alone is followed by that (RFC 4007 §11).
+        let Some((address, link)) = text.split_once('%') else {
+            return Some(SocketAddr::new(text.parse().ok()?, PORT));
+        };
+        let link = link.parse().ok().or_else(|| index(link))?;
+        Some(SocketAddrV6::new(address.parse().ok()?, PORT, 0, link).into())
+    };
     let named = text.lines().filter_map(|line| line.trim().strip_prefix("nameserver"));
-    let address = named.filter_map(|rest| rest.split_whitespace().next()?.parse::<IpAddr>().ok());
-    address.map(|address| SocketAddr::new(address, PORT)).take(3).collect()
+    named.filter_map(|rest| resolver(rest.split_whitespace().next()?)).take(3).collect()
 }
 
 /// The resolvers of this system.
-pub(super) fn system_resolvers() -> Vec<SocketAddr> {
+pub fn system_resolvers() -> Vec<SocketAddr> {
     let text = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
-    resolvers_in(&text)
+    resolvers_in(&text, index_of)
+}
+
+/// The number of a link.
+fn index_of(name: &str) -> Option<u32> {
+    // A name that leads elsewhere is none.
+    let name = Some(name).filter(|name| !name.contains('/'))?;
+    std::fs::read_to_string(format!("/sys/class/net/{name}/ifindex")).ok()?.trim().parse().ok()
 }
 
 #[cfg(test)]
@@ -455,7 +470,14 @@ mod tests {
     #[test]
     fn resolvers_are_read() {
         let text = "# mine\nsearch example\nnameserver 127.0.0.53\n nameserver 2001:db8::53 # far\nnameserver x\n";
-        let found = resolvers_in(text).iter().map(ToString::to_string).collect::<Vec<_>>();
-        assert_eq!(found, ["127.0.0.53:53", "[2001:db8::53]:53"]);
+        let found = |text| {
+            let found = resolvers_in(text, |name| (name == "eth0").then_some(7));
+            found.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(found(text), ["127.0.0.53:53", "[2001:db8::53]:53"]);
+        // As routers announce themselves.
+        let text = "nameserver fe80::1%eth0\nnameserver fe80::2%3\nnameserver fe80::3%gone\n";
+        assert_eq!(found(text), ["[fe80::1%7]:53", "[fe80::2%3]:53"]);
+        assert!(index_of("lo").is_some() && index_of("../lo").is_none());
     }
 }

@@ -25,6 +25,7 @@ use weftline_core::{ByteCount, Role};
 use crate::class;
 
 pub use client::{BondClient, LaneLink, LaneSession};
+pub use dns::system_resolvers;
 pub use keys::{LaneSecret, SECRET_BYTES};
 pub use reach::{LaneReach, reach};
 pub use server::{BondServer, Permit};

@@ -1,7 +1,11 @@
 //! Questions to DNS that the lanes carry to the server's resolver.
 
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+
 use super::lengths::{NARROW, carry};
 use super::*;
+use crate::common::patient;
 
 pub(super) const QUERY: &[u8] =
     b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x03far\x07example\x00\x00\x01\x00\x01";
@@ -93,4 +97,61 @@ fn an_answer_to_dns_that_no_link_carries_says_so() {
         assert_eq!((&answer[..2], &answer[12..]), (&QUERY[..2], &QUERY[12..]));
     }
     assert!(asked.load(Ordering::SeqCst) >= 2);
+}
+
+/// A resolver by TCP, which answers with what it was asked and more.
+fn resolver_by_tcp(ns: &Netns, more: usize) -> Arc<AtomicU64> {
+    let listener = ns.run(|| TcpListener::bind("127.0.0.1:53")).unwrap();
+    let asked = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&asked);
+    thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            let question = read_message(&mut stream).unwrap();
+            count.fetch_add(1, Ordering::SeqCst);
+            write_message(&mut stream, &[&question[..], &vec![9; more]].concat()).unwrap();
+        }
+    });
+    asked
+}
+
+fn read_message(from: &mut TcpStream) -> io::Result<Vec<u8>> {
+    let mut length = [0; 2];
+    from.read_exact(&mut length)?;
+    let mut message = vec![0; usize::from(u16::from_be_bytes(length))];
+    from.read_exact(&mut message)?;
+    Ok(message)
+}
+
+fn write_message(to: &mut TcpStream, message: &[u8]) -> io::Result<()> {
+    let length = u16::try_from(message.len()).unwrap().to_be_bytes();
+    to.write_all(&[&length[..], message].concat())
+}
+
+/// What was cut is asked for by TCP of whom it was asked before: the resolver of the link's own network, or the
+/// one that systemd-resolved is told of.
+#[test]
+fn questions_to_dns_by_tcp_are_answered_by_the_server_s_resolver_too() {
+    let Some(net) = Network::set_up() else { return };
+    let asked = resolver_by_tcp(&net.server, 3000);
+    let (_server, invite) = serve_with_resolver(&net, &["--listen", "0.0.0.0:0"]);
+    let router = net.server.run(|| TcpListener::bind("192.168.1.1:53")).unwrap();
+    router.set_nonblocking(true).unwrap();
+    let _up = up(&net, &invite);
+    let ask = |to: &str, question: &[u8]| {
+        let mut stream = patient(net.client.run(|| TcpStream::connect(to)).unwrap());
+        write_message(&mut stream, question)?;
+        read_message(&mut stream)
+    };
+    for to in ["192.168.1.1:53", "10.87.0.1:53"] {
+        let answer = ask(to, QUERY).unwrap();
+        assert_eq!((answer.len(), &answer[..QUERY.len()]), (QUERY.len() + 3000, QUERY), "{to}");
+    }
+    // Of its own zones it tells nothing.
+    let mut transfer = QUERY.to_vec();
+    let kind = transfer.len() - 3;
+    transfer[kind] = 252;
+    ask("192.168.1.1:53", &transfer).unwrap_err();
+    assert_eq!(asked.load(Ordering::SeqCst), 2);
+    let nobody = router.accept().map_err(|error| error.kind());
+    assert_eq!(nobody.unwrap_err(), io::ErrorKind::WouldBlock, "the router is not asked");
 }

@@ -1,0 +1,182 @@
+//! Questions to DNS by TCP (RFC 7766) to where a client may not go, as a resolver on its own network: this
+//! machine's resolvers answer them, as they do those that come by UDP over lanes. An answer that was cut there
+//! is asked for here.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// The port of DNS.
+pub(super) const PORT: u16 = 53;
+/// How long a client may be silent, and a resolver.
+const IDLE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The header of a message (RFC 1035 §4.1.1).
+const HEADER: usize = 12;
+/// Questions for all of a zone, or what has changed in it (RFC 1995, RFC 5936): what a resolver tells this
+/// machine of its zones is for nobody else.
+const TRANSFERS: [u16; 2] = [251, 252];
+
+/// Answers one question after another until the client has no more.
+///
+/// # Errors
+/// When it is silent for too long, sends what is no question, or is gone.
+pub(super) async fn answer(
+    client: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    resolvers: &[SocketAddr],
+) -> io::Result<()> {
+    loop {
+        let question = match timeout(IDLE, read_message(client)).await {
+            Ok(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+            question => question??,
+        };
+        if !is_question(&question) {
+            let message = "a message to DNS is not one question about a name";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+        }
+        let answer = ask(resolvers, &question).await?;
+        timeout(IDLE, write_message(client, &answer)).await??;
+    }
+}
+
+/// The answer of the first resolver that gives one.
+async fn ask(resolvers: &[SocketAddr], question: &[u8]) -> io::Result<Vec<u8>> {
+    let mut failed = io::Error::other("this machine has no resolver");
+    for resolver in resolvers {
+        let talk = async {
+            let mut stream = TcpStream::connect(resolver).await?;
+            write_message(&mut stream, question).await?;
+            read_message(&mut stream).await
+        };
+        match timeout(PATIENCE, talk).await.unwrap_or_else(|late| Err(late.into())) {
+            Ok(answer) if answer.get(..2) == question.get(..2) => return Ok(answer),
+            Ok(_) => failed = io::Error::other("a resolver answers something else"),
+            Err(error) => failed = error,
+        }
+    }
+    Err(failed)
+}
+
+/// A message behind its length.
+async fn read_message(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<u8>> {
+    let mut message = vec![0; usize::from(from.read_u16().await?)];
+    from.read_exact(&mut message).await?;
+    Ok(message)
+}
+
+async fn write_message(to: &mut (impl AsyncWrite + Unpin), message: &[u8]) -> io::Result<()> {
+    let length = u16::try_from(message.len()).map_err(io::Error::other)?;
+    to.write_all(&[&length.to_be_bytes(), message].concat()).await?;
+    to.flush().await
+}
+
+/// Whether a message is one question about a name, and no notice, update or transfer.
+fn is_question(message: &[u8]) -> bool {
+    message.len() >= HEADER
+        && message[2] & 0xf8 == 0
+        && message[4..6] == [0, 1]
+        && type_of(message).is_some_and(|kind| !TRANSFERS.contains(&kind))
+}
+
+/// The type that the first question of a message asks for.
+fn type_of(message: &[u8]) -> Option<u16> {
+    let mut at = HEADER;
+    loop {
+        match *message.get(at)? {
+            0 => {
+                let kind = message.get(at + 1..at + 5)?;
+                return Some(u16::from_be_bytes([kind[0], kind[1]]));
+            }
+            length if length < 64 => at += 1 + usize::from(length),
+            _ => return None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    const QUESTION: &[u8] =
+        b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x03far\x07example\x00\x00\x01\x00\x01";
+
+    fn of_type(kind: u8) -> Vec<u8> {
+        let mut message = QUESTION.to_vec();
+        let at = message.len() - 3;
+        message[at] = kind;
+        message
+    }
+
+    #[test]
+    fn a_question_about_a_name_is_one_and_a_transfer_is_none() {
+        assert!(is_question(QUESTION) && is_question(&of_type(255)));
+        assert!(!is_question(&of_type(251)) && !is_question(&of_type(252)));
+        let changed = |at: usize, to: u8| {
+            let mut message = QUESTION.to_vec();
+            message[at] = to;
+            message
+        };
+        // An answer, an update, two questions, a name that points elsewhere or beyond the end.
+        for wrong in [changed(2, 0x80), changed(2, 0x28), changed(5, 2), changed(12, 0xc0)] {
+            assert!(!is_question(&wrong), "{wrong:x?}");
+        }
+        for length in 0..QUESTION.len() {
+            assert!(!is_question(&QUESTION[..length]));
+        }
+    }
+
+    /// A resolver that answers each question with itself and these bytes.
+    async fn resolver(more: &'static [u8]) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let asked = read_message(&mut stream).await.unwrap();
+                write_message(&mut stream, &[&asked, more].concat()).await.unwrap();
+            }
+        });
+        address
+    }
+
+    #[tokio::test]
+    async fn questions_are_answered_by_the_first_resolver_that_does() {
+        let gone = {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            listener.local_addr().unwrap()
+        };
+        let resolvers = [gone, resolver(&[7; 5000]).await];
+        let (mut client, mut server) = tokio::io::duplex(64);
+        let serving = tokio::spawn(async move { answer(&mut server, &resolvers).await });
+        for _ in 0..2 {
+            write_message(&mut client, QUESTION).await.unwrap();
+            let answer = read_message(&mut client).await.unwrap();
+            assert_eq!(
+                (answer.len(), &answer[..QUESTION.len()]),
+                (QUESTION.len() + 5000, QUESTION)
+            );
+        }
+        drop(client);
+        serving.await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_is_no_question_is_not_asked_and_silence_has_an_end() {
+        let resolvers = [resolver(&[]).await];
+        let (mut client, mut server) = tokio::io::duplex(64);
+        write_message(&mut client, &of_type(252)).await.unwrap();
+        let refused = answer(&mut server, &resolvers).await.unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidData);
+        let (_client, mut server) = tokio::io::duplex(64);
+        tokio::time::pause();
+        let silent = answer(&mut server, &resolvers).await.unwrap_err();
+        assert_eq!(silent.kind(), io::ErrorKind::TimedOut);
+        let nobody = ask(&[], QUESTION).await.unwrap_err();
+        assert!(nobody.to_string().contains("no resolver"));
+    }
+}
