@@ -118,7 +118,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "DURATION", hide_short_help = true)]
     idle_timeout: Option<String>,
     /// How long connections under way may go on after the first SIGTERM or SIGINT; a second one
-    /// ends them at once [default: 30s]
+    /// ends them at once [default: 30s; 2s with --internet, as nobody else can go on with them]
     #[arg(long, value_name = "DURATION", hide_short_help = true)]
     drain: Option<String>,
     /// Where `weftline status` can ask how the daemon is, or none [default: a socket in
@@ -520,6 +520,9 @@ fn allowed_congestion(names: &[String]) -> Result<Vec<String>, Failure> {
     names.iter().map(provide).collect()
 }
 
+/// How long connections of whole machines may go on when the server ends: what is begun meanwhile waits for the
+/// next one.
+const INTERNET_DRAIN: &str = "2s";
 /// That there is nothing to forward to, as [`need`] has it.
 const NO_TARGET: (bool, &str, &str) =
     (false, "nothing to forward to", "--forward ADDR, --socks or --internet");
@@ -569,7 +572,8 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
     let is_passed = |address: &SocketAddr| passed.iter().any(|one| one.address == *address);
     let fresh: Vec<_> = listen.iter().copied().filter(|a| !is_passed(a)).collect();
     let result = runtime.block_on(async {
-        let life = Life::start(Daemon::Serve, first.drain.as_deref())?;
+        let drain = first.drain.as_deref().or(first.internet.then_some(INTERNET_DRAIN));
+        let life = Life::start(Daemon::Serve, drain)?;
         let server = builder.bind(&fresh)?;
         let addresses: Vec<_> = server.local_addrs().iter().map(ToString::to_string).collect();
         let announce = |one: &Invites| one.announce(server.local_addrs(), &first.public);

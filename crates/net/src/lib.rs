@@ -64,7 +64,7 @@ pub use journal::Journal;
 #[cfg(feature = "capture")]
 pub use kill_switch::{KillSwitch, MARK, Near};
 #[cfg(feature = "capture")]
-pub use nft::tables;
+pub use nft::{forbids_forwarding, tables};
 #[cfg(feature = "capture")]
 pub use own_address::{FIRST_CLIENT, LAST_CLIENT, addresses_v4, addresses_v6};
 #[cfg(feature = "capture")]

@@ -20,7 +20,10 @@ const GUARD: &str = "prerouting";
 const SUBSYSTEM: u16 = 10;
 const NEW_TABLE: u16 = 0;
 const GET_TABLE: u16 = 1;
+const GET_CHAIN: u16 = 4;
 const GET_RULE: u16 = 7;
+/// What becomes of packets that no rule of a chain has taken: nothing (NF_DROP).
+const DROPS: u32 = 0;
 const DELETE_TABLE: u16 = 2;
 const NEW_CHAIN: u16 = 3;
 const NEW_RULE: u16 = 6;
@@ -291,6 +294,48 @@ pub(crate) fn chains_of_rules(name: &str) -> io::Result<Vec<String>> {
         }
         chain.filter(|_| is_it)
     })
+}
+
+/// A chain of whoever else that drops what this machine forwards and no rule lets through, as `TABLE, chain
+/// CHAIN`, if there is one: no rule has a device of this name in it. It is said by the chain's policy alone; rules
+/// that drop are not looked for.
+///
+/// # Errors
+/// When the kernel has no nf_tables, or does not let us ask.
+pub fn forbids_forwarding(device: &str) -> io::Result<Option<String>> {
+    let socket = Netlink::open(Some(netlink::NETFILTER))?;
+    let everywhere = header(UNSPECIFIED, 0);
+    let dropping = socket.list(SUBSYSTEM << 8 | GET_CHAIN, &everywhere, |payload| {
+        let family = *payload.first()?;
+        let (mut table, mut chain, mut hook, mut policy) = (None, None, None, None);
+        for (kind, value) in attributes(payload.get(4..)?) {
+            match kind {
+                1 => table = Some(text(value)),
+                3 => chain = Some(text(value)),
+                4 => hook = attributes(value).find(|(kind, _)| *kind == 1).map(|(_, hook)| hook),
+                5 => policy = Some(value),
+                _ => {}
+            }
+        }
+        let number =
+            |value: Option<&[u8]>| value.and_then(|value| u32_at(value, 0)).map(u32::from_be);
+        let drops = number(hook) == Some(FORWARD) && number(policy) == Some(DROPS);
+        drops.then_some((family, table?, chain?))
+    })?;
+    if dropping.is_empty() {
+        return Ok(None);
+    }
+    let let_through = socket.list(SUBSYSTEM << 8 | GET_RULE, &everywhere, |payload| {
+        let name = device.as_bytes();
+        payload.windows(name.len()).any(|part| part == name).then_some(())?;
+        let table = attributes(payload.get(4..)?).find(|(kind, _)| *kind == 1)?;
+        Some((*payload.first()?, text(table.1)))
+    })?;
+    let is_closed = |(family, table, _): &&(u8, String, String)| {
+        !let_through.iter().any(|(other, of)| (other, of) == (family, table))
+    };
+    let closed = dropping.iter().find(is_closed);
+    Ok(closed.map(|(_, table, chain)| format!("table '{table}', chain '{chain}'")))
 }
 
 /// Numbers in attributes have the network's order of bytes.

@@ -84,6 +84,7 @@ impl Lanes {
         };
         let exit = Exit::start(&config).inspect_err(|_| _ = Journal::undo(&journal))?;
         let name = weftline_net::EXIT_DEVICE;
+        warn_of_firewall(name);
         let permit = permit(egress.clone());
         let bond = BondServer::start(exit.device(), name, addresses, permit)
             .inspect_err(|_| _ = Journal::undo(&journal))
@@ -120,6 +121,17 @@ impl Lanes {
     /// How each client's lanes are.
     pub(crate) fn status(&self) -> Vec<BondStatus> {
         self.bond.status().unwrap_or_default()
+    }
+}
+
+/// A firewall that lets nothing through this machine lets nothing of clients through, which would look as if all
+/// were well: lanes are up, and names are found.
+fn warn_of_firewall(device: &str) {
+    if let Ok(Some(chain)) = weftline_net::forbids_forwarding(device) {
+        tracing::warn!(
+            "the firewall of this machine drops what it forwards, and so clients' UDP and ICMP ({chain}): let \
+             '{device}' through, as by 'iptables -I FORWARD -i {device} -j ACCEPT' and the same with -o"
+        );
     }
 }
 

@@ -121,11 +121,14 @@ impl Invites {
             let message = format!("--public: at most {MAX_ADDRESSES} addresses; leave some out");
             return Err(Failure::wrong_use(message));
         }
-        if addresses.iter().all(|address| is_private(address.ip())) {
-            output::warn(
-                "this machine has private addresses only; if clients come from outside, name the \
-                 address they see with --public ADDR",
-            );
+        for (family, is_ipv6) in [("IPv4", false), ("IPv6", true)] {
+            let mut of = addresses.iter().filter(|address| address.is_ipv6() == is_ipv6).peekable();
+            if of.peek().is_some() && of.all(|address| is_private(address.ip())) {
+                output::warn(&format!(
+                    "the invite names private addresses of {family} only; if clients come from outside, \
+                     name the address they see with --public ADDR"
+                ));
+            }
         }
         let about = About { addresses, token_file: self.tokens.clone() };
         let file = about_file(&self.dir);
@@ -216,8 +219,7 @@ fn shown(invite: &Invite) -> Result<String, Failure> {
     Ok(shown)
 }
 
-/// The addresses by which clients may reach what listens here: those of the internet, or if there are
-/// none, private ones.
+/// The addresses by which clients may reach what listens here.
 fn reachable(listening: &[SocketAddr]) -> Result<Vec<SocketAddr>, Failure> {
     let mut found: Vec<SocketAddr> = Vec::new();
     for listener in listening {
@@ -231,19 +233,30 @@ fn reachable(listening: &[SocketAddr]) -> Result<Vec<SocketAddr>, Failure> {
         let own = own.filter(|ip| !is_local(*ip));
         found.extend(own.map(|ip| SocketAddr::new(ip, listener.port())));
     }
-    if found.iter().any(|address| !is_private(address.ip())) {
-        found.retain(|address| !is_private(address.ip()));
-    }
-    // IPv4 first: more links have it.
-    found.sort_by_key(|address| (address.is_ipv6(), *address));
-    found.dedup();
-    found.truncate(MAX_ADDRESSES);
+    let found = public_first(found);
     match found.is_empty() {
         true => Err(Failure::wrong_use(
             "this machine has no address that clients could reach; name one with --public ADDR",
         )),
         false => Ok(found),
     }
+}
+
+/// Of each family the addresses of the internet, or if there are none, private ones: many a machine has an
+/// address of IPv6 and a router that hands IPv4 on to it.
+fn public_first(mut found: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    for is_ipv6 in [false, true] {
+        let is_public =
+            |address: &SocketAddr| address.is_ipv6() == is_ipv6 && !is_private(address.ip());
+        if found.iter().any(is_public) {
+            found.retain(|address| address.is_ipv6() != is_ipv6 || is_public(address));
+        }
+    }
+    // IPv4 first: more links have it.
+    found.sort_by_key(|address| (address.is_ipv6(), *address));
+    found.dedup();
+    found.truncate(MAX_ADDRESSES);
+    found
 }
 
 /// Whether an address means nothing to other machines.
@@ -292,5 +305,9 @@ mod tests {
         let both = reachable(&[parse("10.0.0.1:1"), parse("203.0.113.5:1")]).unwrap();
         assert_eq!(both, [parse("203.0.113.5:1")]);
         assert_eq!(reachable(&[parse("10.0.0.1:1")]).unwrap(), [parse("10.0.0.1:1")]);
+        // Behind a router that hands IPv4 on, each family speaks for itself.
+        let (near, far) = (parse("10.0.0.1:1"), parse("[2001:db8::5]:1"));
+        let found = reachable(&[near, far, parse("[fd00::5]:1")]).unwrap();
+        assert_eq!(found, [near, far]);
     }
 }

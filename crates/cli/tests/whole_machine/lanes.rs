@@ -522,6 +522,35 @@ fn without_lanes_tcp_goes_on_alone() {
     net.comes_to_show("weft0: all TCP, UDP and ICMP of this machine");
 }
 
+/// A machine on which Docker runs: what it forwards is dropped unless a rule lets it through.
+#[test]
+fn a_firewall_that_lets_nothing_through_the_server_is_told_of() {
+    const WHAT: &str =
+        "drops what it forwards, and so clients' UDP and ICMP (table 'filter', chain 'FORWARD')";
+    let Some(net) = Network::set_up() else { return };
+    let nft = |script: &str| {
+        let done = net.server.command("nft").arg(script).output().unwrap();
+        assert!(done.status.success(), "{done:?}");
+    };
+    nft("add table ip filter");
+    nft("add chain ip filter FORWARD { type filter hook forward priority 0; policy drop; }");
+    let (server, _) = net.serve(&["--listen", "0.0.0.0:4433"]);
+    server.logs(WHAT);
+    server.signal("-TERM");
+    assert_eq!(server.end().0, Some(0));
+    // As the line says.
+    nft("add rule ip filter FORWARD iifname weft-exit accept");
+    nft("add rule ip filter FORWARD oifname weft-exit accept");
+    let far = Echo::start(&net.internet, &format!("{FAR_V4}:7000"));
+    let (server, invite) = net.serve(&["--listen", "0.0.0.0:4433"]);
+    let up = up(&net, &invite);
+    assert_eq!(text(&ask(&net, far.address, b"who")), "198.51.100.1 who");
+    drop(up);
+    server.signal("-TERM");
+    let log = server.all_it_logged();
+    assert!(!log.iter().any(|line| line.contains(WHAT)), "{log:?}");
+}
+
 /// Drops UDP to the server's port where it comes in, or no more: as a firewall does that lets TCP through.
 pub(crate) fn block_udp(net: &Network, port: u16, is_blocked: bool) {
     let rule = format!("pref 1 ipproto udp dport {port} blackhole");
