@@ -9,6 +9,7 @@ use std::fs;
 use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tun_rs::{DeviceBuilder, SyncDevice};
@@ -17,7 +18,7 @@ use crate::capture::{MTU, QUEUE, cannot_create};
 use crate::error::NetError;
 use crate::exit_table::{ExitTable, Gate, Unforwarded};
 use crate::journal::Journal;
-use crate::route::{Link, Routes};
+use crate::route::{Link, Route, Routes};
 
 /// The name of the device.
 pub const EXIT_DEVICE: &str = "weft-exit";
@@ -38,7 +39,7 @@ pub struct Exit {
     routes: Routes,
     device: Arc<SyncDevice>,
     index: u32,
-    ipv6: bool,
+    ipv6: AtomicBool,
     journal: Journal,
     table: ExitTable,
     kept: Mutex<Kept>,
@@ -58,7 +59,7 @@ struct Kept {
 
 impl fmt::Debug for Exit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Exit").field("ipv6", &self.ipv6).finish_non_exhaustive()
+        f.debug_struct("Exit").field("ipv6", &self.has_ipv6()).finish_non_exhaustive()
     }
 }
 
@@ -105,7 +106,8 @@ impl Exit {
         }
         routes.set_up(index).map_err(NetError::os("setting the device up"))?;
         let kept = Kept { unforwarded, set, links: names, is_our_ipv6: ipv6 && is_our_ipv6 };
-        Ok(Self { routes, device, index, ipv6, journal, table, kept: Mutex::new(kept) })
+        let (ipv6, kept) = (AtomicBool::new(ipv6), Mutex::new(kept));
+        Ok(Self { routes, device, index, ipv6, journal, table, kept })
     }
 
     /// Lets answers come by links that have come since: how many those are. They lead to clients and nowhere
@@ -135,6 +137,34 @@ impl Exit {
         result.map(|()| added)
     }
 
+    /// Forwards IPv6 from now on, if there is a way for it by now: a router may have said so only after the
+    /// start. Whether that is new.
+    ///
+    /// # Errors
+    /// The kernel's refusal; it is tried again with the next call.
+    ///
+    /// # Panics
+    /// If another thread has panicked in here.
+    pub fn take_up_ipv6(&self) -> io::Result<bool> {
+        let mut kept = self.kept.lock().expect("no panic");
+        let is_v6 = |route: &Route| route.destination.is_ipv6();
+        if self.has_ipv6() || !self.routes.defaults()?.iter().any(is_v6) {
+            return Ok(false);
+        }
+        let rule = Unforwarded { ipv6: true, link: None };
+        if is_off(ALL_V6) && !kept.unforwarded.contains(&rule) {
+            kept.unforwarded.push(rule);
+            self.table.set_unforwarded(&kept.unforwarded).inspect_err(|_| {
+                kept.unforwarded.pop();
+            })?;
+        }
+        let is_ours = is_off(ALL_V6);
+        forward_v6(&self.journal)?;
+        kept.is_our_ipv6 = is_ours;
+        self.ipv6.store(true, Ordering::Relaxed);
+        Ok(true)
+    }
+
     /// The same for a link; whether answers come by it now and did not before.
     fn keep_link(&self, kept: &mut Kept, link: &Link) -> io::Result<bool> {
         let sysctl = forwarding(&link.name);
@@ -145,7 +175,7 @@ impl Exit {
             self.journal.note(&sysctl, "0", "1")?;
             known.1.clone_from(&link.name);
         }
-        if self.ipv6 && kept.is_our_ipv6 && !kept.links.contains(&link.name) {
+        if self.has_ipv6() && kept.is_our_ipv6 && !kept.links.contains(&link.name) {
             keep_advertisements(&self.journal, &link.name)?;
         }
         if !is_off(&sysctl) {
@@ -171,7 +201,7 @@ impl Exit {
 
     /// Whether IPv6 is forwarded.
     pub fn has_ipv6(&self) -> bool {
-        self.ipv6
+        self.ipv6.load(Ordering::Relaxed)
     }
 
     /// Leads packets to a client's address into the device.

@@ -113,6 +113,11 @@ impl Lanes {
                 Ok(n) => tracing::info!("{n} links that have come carry answers to clients, too"),
                 Err(error) => tracing::warn!("a new link carries no answers to clients: {error}"),
             }
+            match lanes.exit.take_up_ipv6() {
+                Ok(false) => {}
+                Ok(true) => tracing::info!("IPv6 of clients that come now is forwarded, too"),
+                Err(error) => tracing::warn!("clients' IPv6 is not forwarded: {error}"),
+            }
             drop(lanes);
             tokio::time::sleep(PAUSE).await;
         }

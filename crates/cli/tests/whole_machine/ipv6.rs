@@ -3,6 +3,7 @@
 use std::fs;
 use std::process::Command;
 
+use crate::lanes::{Echo, ask, up};
 use crate::network::{FAR_V6, Network, SITE_V6, ip, janitor_of, text};
 use crate::site::Site;
 
@@ -49,6 +50,26 @@ fn ipv6_is_captured_where_new_interfaces_have_none() {
     let (_server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
     let _up = net.up(&invite);
     assert_eq!(text(&net.curl(&site.url("")).stdout), "2001:db8:9::1");
+}
+
+/// The server's router says that there is IPv6 only after the server has begun.
+#[test]
+fn ipv6_that_the_server_gets_later_is_forwarded() {
+    let Some(net) = Network::set_up() else { return };
+    let route = format!("default via {FAR_V6} dev eth0");
+    ip(&net.server, &format!("-6 route del {route}"));
+    let before = Network::snapshot_of(&net.server);
+    let (server, invite) = net.serve(&["--listen", "0.0.0.0:4433"]);
+    ip(&net.server, &format!("-6 route add {route}"));
+    server.logs("IPv6 of clients that come now is forwarded, too");
+    let far = Echo::start(&net.internet, &format!("[{SITE_V6}]:7000"));
+    let up = up(&net, &invite);
+    assert_eq!(text(&ask(&net, far.address, b"who")), "2001:db8:9::1 who");
+    drop(up);
+    ip(&net.server, &format!("-6 route del {route}"));
+    server.signal("-TERM");
+    assert_eq!(server.end().0, Some(0));
+    Network::restored_of(&net.server, &before);
 }
 
 /// Gives the client IPv6 by a link, which leads to a site behind it as well.
