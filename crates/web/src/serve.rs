@@ -401,9 +401,10 @@ async fn session(request: Request<Incoming>, guard: &Guard) -> Result<Answer, Re
     }
     // The time it may take is the connection's.
     let body = Limited::new(body, MAX_BODY).collect().await.map_err(|_| too_long())?.to_bytes();
-    let cookie = guard.exchange(&head.headers, &body)?;
     let mut answer = full(JSON, "{}");
-    answer.headers_mut().insert(SET_COOKIE, cookie);
+    for cookie in guard.exchange(&head.headers, &body)? {
+        answer.headers_mut().append(SET_COOKIE, cookie);
+    }
     Ok(answer)
 }
 
