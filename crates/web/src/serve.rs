@@ -17,6 +17,7 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
 use crate::assets;
+use crate::clock::{Clock, since_boot};
 use crate::guard::{self, Guard, Refusal, Words};
 use crate::listen::{self, MAX_HEAD, OpenError, PATIENCE};
 use crate::player::Stage;
@@ -91,6 +92,15 @@ impl Dashboard {
     /// # Errors
     /// When the address cannot be had, or is reached from other machines and no proxy is named.
     pub async fn open(settings: &Settings, source: Arc<dyn Source>) -> Result<Self, OpenError> {
+        Self::open_by(settings, source, Box::new(since_boot)).await
+    }
+
+    /// The same, with times by this clock.
+    async fn open_by(
+        settings: &Settings,
+        source: Arc<dyn Source>,
+        clock: Clock,
+    ) -> Result<Self, OpenError> {
         let (listener, guard) = settings.listen(guard::DASHBOARD).await?;
         let url = guard.url();
         let mut instance = [0; 8];
@@ -99,7 +109,7 @@ impl Dashboard {
         filled.map_err(|_| OpenError::Random)?;
         let instance = format!("{:016x}", u64::from_be_bytes(instance));
         let board = Arc::new(Board::new(instance, source.has_own_clock()));
-        let daemon = Arc::new(Daemon { board, source });
+        let daemon = Arc::new(Daemon { board, source, clock });
         let looking = tokio::spawn(look(Arc::clone(&daemon))).abort_handle();
         let shared = Arc::new(Shared { guard, face: Face::Dashboard(daemon) });
         let serving = tokio::spawn(shared.accept(listener)).abort_handle();
@@ -204,6 +214,7 @@ impl Face {
 struct Daemon {
     board: Arc<Board>,
     source: Arc<dyn Source>,
+    clock: Clock,
 }
 
 /// What becomes of a connection besides an answer.
@@ -217,14 +228,14 @@ struct Fate {
 
 /// Looks at the program for ever.
 async fn look(shared: Arc<Daemon>) {
-    let began = tokio::time::Instant::now();
+    let began = (shared.clock)();
     let mut rates = Rates::default();
-    let mut told = began;
+    let mut told = tokio::time::Instant::now();
     loop {
         let started = Instant::now();
         let looks = shared.source.looks();
         let seen = looks.into_iter().map(|look| {
-            let at = look.at.unwrap_or_else(|| began.elapsed());
+            let at = look.at.unwrap_or_else(|| (shared.clock)().saturating_sub(began));
             (rates.sample(&look, at.as_secs_f64()), look.events)
         });
         let seen: Vec<_> = seen.collect();

@@ -2,7 +2,7 @@
 //! test waits, and none depends on how fast the machine is. What is on its way between two sockets is
 //! nothing that tokio knows of, so the clock stands still until a request is answered: see [`Stopped`].
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -74,13 +74,27 @@ struct Open {
     _bounded: Bounded,
 }
 
+/// The time by tokio's clock.
+fn by_tokio() -> Clock {
+    let began = tokio::time::Instant::now();
+    Box::new(move || began.elapsed())
+}
+
 impl Open {
     async fn new(events: usize) -> Self {
-        let address = SocketAddr::from(([127, 0, 0, 1], 0));
-        let settings = Settings { address, names: Vec::new() };
+        Self::by(events, by_tokio()).await
+    }
+
+    async fn by(events: usize, clock: Clock) -> Self {
         let program = Program { events, ..Program::default() };
         let recorded = Arc::clone(&program.recorded);
-        let dashboard = Dashboard::open(&settings, Arc::new(program)).await.unwrap();
+        Self::of(Arc::new(program), recorded, clock).await
+    }
+
+    async fn of(program: Arc<dyn Source>, recorded: Arc<AtomicUsize>, clock: Clock) -> Self {
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        let settings = Settings { address, names: Vec::new() };
+        let dashboard = Dashboard::open_by(&settings, program, clock).await.unwrap();
         let (address, token) = dashboard.url().split_once("/#k=").unwrap();
         let address = address.strip_prefix("http://").unwrap().parse().unwrap();
         let (token, _bounded) = (token.to_owned(), Bounded::new());
@@ -266,6 +280,29 @@ async fn a_page_is_sent_samples_and_what_it_has_missed() {
     let rows = history["t"].as_array().unwrap().len();
     assert!(rows >= 2 && history["paths"][0]["send"].as_array().unwrap().len() == rows);
     assert!(!history["events"].as_array().unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn times_go_on_while_the_machine_sleeps() {
+    let slept = Arc::new(AtomicU64::new(0));
+    let (awake, asleep) = (by_tokio(), Arc::clone(&slept));
+    let clock = move || awake() + Duration::from_secs(asleep.load(Ordering::Relaxed));
+    let open = Open::by(1, Box::new(clock)).await;
+    let (mut stream, _) = open.watch("").await;
+    read_to(&mut stream, "event: sample").await;
+    slept.store(3600, Ordering::Relaxed);
+    // What was under way is of before.
+    for _ in 0..20 {
+        read_to(&mut stream, "event: sample").await;
+    }
+    let history = open.get("/api/1/history", "").await;
+    let body = history.split("\r\n\r\n").nth(1).unwrap();
+    let history: serde_json::Value = serde_json::from_str(body).unwrap();
+    for t in [&history["t"], &history["events"]] {
+        let last = t.as_array().unwrap().last().unwrap();
+        let last = last.as_f64().or(last["t"].as_f64()).unwrap();
+        assert!((3600.0..7200.0).contains(&last), "{last}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
