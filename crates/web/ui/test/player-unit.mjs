@@ -476,6 +476,47 @@ test("a page has one connection, and what is under way on another one is not hea
   }
 });
 
+test("a page says why nothing moves before it knows more, and where a proxy lets no WebSocket through", async () => {
+  const { posted, sockets, tick, say } = await worker();
+  const { fetch, setTimeout: wait } = globalThis;
+  const [asked, limits] = [[], []];
+  globalThis.fetch = (_, { signal }) => new Promise((resolve, reject) => asked.push({ signal, resolve, reject }));
+  globalThis.setTimeout = () => 0;
+  const limit = mock.method(AbortSignal, "timeout", (ms) => (limits.push(ms), new AbortController().signal));
+  const turn = () => new Promise((done) => setImmediate(done));
+  const links = () => posted.filter(({ is }) => is === "link").map(({ link }) => link);
+  try {
+    say({ is: "hidden", hidden: false });
+    sockets[0].onopen();
+    assert.deepEqual(links().at(-1), { is: "live" });
+    // The tunnel stalls: nothing comes, no end of the connection, and no answer.
+    const later = performance.now() + 11_000;
+    performance.now = () => later;
+    tick();
+    assert.deepEqual(links().at(-1), { is: "waiting", reason: "nothing has come for 10 s" });
+    assert.deepEqual([asked.length, limits], [1, [10_000]]);
+    assert.ok(asked[0].signal);
+    tick();
+    assert.equal(asked.length, 1, "it is asked once");
+    asked[0].reject(new DOMException("", "TimeoutError"));
+    await turn();
+    assert.deepEqual(links().at(-1), { is: "waiting", reason: "nothing has come for 10 s" });
+    // The proxy answers as the program, but for the WebSocket.
+    say({ is: "hidden", hidden: true });
+    say({ is: "hidden", hidden: false });
+    sockets[1].onclose({ code: 1006, reason: "" });
+    asked[1].resolve({ status: 204 });
+    await turn();
+    const { is, reason } = links().at(-1);
+    assert.equal(is, "waiting");
+    assert.match(reason, /WebSocket cannot be opened; a proxy has to pass Upgrade and Connection on/);
+  } finally {
+    limit.mock.restore();
+    delete performance.now;
+    Object.assign(globalThis, { fetch, setTimeout: wait });
+  }
+});
+
 test("a page in the background does not watch, and one that does not steer tells where it looks", async () => {
   const { sent, sockets, tick, say, hear } = await worker();
   assert.equal(sockets.length, 0, "until the page says that it is seen");
