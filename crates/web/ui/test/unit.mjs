@@ -8,8 +8,8 @@ import { modules as of } from "./modules.mjs";
 /** The exports of modules of the dashboard. */
 const modules = (...names) => of(...names.map((name) => `dashboard/${name}`));
 
-const { messages, Model, ROWS, EVENTS, sum, mean, runs, rates, number, percent, bytes, duration } =
-  await modules("api", "model", "states", "tables", "format");
+const { messages, status, Asking, Model, ROWS, EVENTS, sum, mean, runs, rates, number, percent, bytes, duration } =
+  await modules("api", "asking", "model", "states", "tables", "format");
 const { laneRates, hasLanes } = await modules("lanes");
 
 const { Weave, choose, eachOnce, placesOf, shares, repeated, rowOf, within, ROWS: WEAVE_ROWS } = await modules("../weave/model");
@@ -105,6 +105,39 @@ test("rates of lanes tell what is urgent from the rest, and a lane that begins a
   // A daemon without lanes says nothing of them.
   assert.equal(laneRates({ uptime_s: 1 }, { uptime_s: 2 }).size, 0);
   assert.deepEqual([hasLanes(undefined), hasLanes({ uptime_s: 1 }), hasLanes(at(1, 0, 0))], [false, false, true]);
+});
+
+test("an answer says how old it is when a later one fails or is late, and a refusal is one", async () => {
+  const heard = [];
+  const questions = [];
+  const asking = new Asking({
+    ask: () => new Promise((resolve, reject) => questions.push({ resolve, reject })),
+    answered: (what) => heard.push(what),
+    refused: (reason) => heard.push(`refused: ${reason}`),
+  });
+  const answer = async (how, what) => {
+    questions.pop()[how](what);
+    await new Promise((done) => setImmediate(done));
+  };
+  void asking.look(1000);
+  assert.equal(asking.age(5000), null, "there is none yet");
+  await answer("resolve", "a");
+  // Nobody has asked meanwhile: the page was hidden.
+  assert.equal(asking.age(60_000), null);
+  void asking.look(60_000);
+  void asking.look(62_000);
+  assert.equal(questions.length, 1, "one at a time");
+  assert.deepEqual([asking.age(62_500), asking.age(63_500)], [null, 62.5]);
+  await answer("reject", new Error("timeout"));
+  assert.equal(asking.age(64_000), 63);
+  void asking.look(64_000);
+  assert.equal(asking.age(64_500), 63.5);
+  await answer("resolve", "b");
+  assert.equal(asking.age(65_000), null);
+  assert.deepEqual(heard, ["a", "b"]);
+  globalThis.fetch = async () => new Response('{"error":"open the address"}', { status: 401 });
+  await new Asking({ ask: () => status(5), answered: () => {}, refused: (reason) => heard.push(reason) }).look(0);
+  assert.equal(heard.at(-1), "open the address");
 });
 
 test("figures", () => {

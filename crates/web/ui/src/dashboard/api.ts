@@ -13,7 +13,7 @@ export type Link =
   | { is: "refused"; reason: string };
 
 /** An answer that is not the one that was asked for. */
-class Refused extends Error {
+export class Refused extends Error {
   constructor(
     readonly status: number,
     reason: string,
@@ -141,6 +141,12 @@ export class Stream {
     this.now();
   }
 
+  /** Ends it, as there is nothing to be had but by the user. */
+  refuse(reason: string): void {
+    this.stop();
+    this.to.link({ is: "refused", reason });
+  }
+
   private stop(): void {
     clearTimeout(this.timer);
     this.open?.abort();
@@ -155,9 +161,7 @@ export class Stream {
       await this.read(open);
     } catch (error) {
       if (error instanceof Refused && (error.status === 401 || error.status === 403)) {
-        this.open = undefined;
-        this.to.link({ is: "refused", reason: error.message });
-        return;
+        return this.refuse(error.message);
       }
       reason = error instanceof Refused ? error.message : "the daemon does not answer";
     }
