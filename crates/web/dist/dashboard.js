@@ -1060,14 +1060,16 @@ max(0,dash)),Number(id.slice(dash+1))]}var OTHERS="other paths",COLORS=12,DASHES
 DASHES.length]}function ofPaths(figure2,scale,withSum){return model=>{let scaled=cells=>scale===1?cells:cells.map(cell=>typeof cell==
 "number"?cell*scale:cell),lines=model.paths.map((path,place)=>({label:path.name??OTHERS,color:place,values:scaled(path[figure2])}));
 if(withSum&&lines.length>1){let rows=model.t.map((_3,row)=>sum(lines.map(line=>line.values[row])));lines.unshift({label:"\
-all paths",color:-1,values:rows})}return lines}}var CONNECTIONS=6;function ofConnections(model){let moved=new Map;for(let row of model.
-conns)for(let[id,send,receive]of row)moved.set(id,(moved.get(id)??0)+send+receive);return[...moved].sort((a2,b2)=>b2[1]-
-a2[1]||a2[0]-b2[0]).slice(0,CONNECTIONS).map(([id])=>id).sort((a2,b2)=>a2-b2).map(id=>({label:`#${id}`,color:id%COLORS,values:model.
-conns.map(row=>{let own=row.find(one=>one[0]===id);return own?own[1]+own[2]:null})}))}var PATH_CHARTS=[{id:"send",title:"\
-Sending",unit:"Mb/s",show:number,lines:ofPaths("send",1,!0)},{id:"receive",title:"Receiving",unit:"Mb/s",show:number,lines:ofPaths(
-"receive",1,!0)},{id:"srtt",title:"Round-trip time",unit:"ms, smoothed",show:number,lines:ofPaths("srtt",1,!1)},{id:"que\
-ueing",title:"Queueing delay",unit:"ms above the least round trip",show:number,lines:ofPaths("queueing",1,!1)},{id:"retr\
-ansmitted",title:"Retransmitted",unit:"% of segments",show:number,lines:ofPaths("retransmitted",100,!1)}],CONNECTION_CHARTS=[
+all paths",color:-1,values:rows})}return lines}}var CONNECTIONS=6,LISTED=4;function moved(id,rows){let cells=rows.map(row=>{
+let own=row.find(one=>one[0]===id);return own?own[1]+own[2]:row.length<LISTED?0:null}),listed=rows.map(row=>row.some(one=>one[0]===
+id)),[first,last]=[listed.indexOf(!0),listed.lastIndexOf(!0)];return cells.map((cell,row)=>row>=first-1&&row<=last+1?cell:
+null)}function ofConnections(model){let sums=new Map;for(let row of model.conns)for(let[id,send,receive]of row)sums.set(
+id,(sums.get(id)??0)+send+receive);return[...sums].sort((a2,b2)=>b2[1]-a2[1]||a2[0]-b2[0]).slice(0,CONNECTIONS).map(([id])=>id).
+sort((a2,b2)=>a2-b2).map(id=>({label:`#${id}`,color:id%COLORS,values:moved(id,model.conns)}))}var PATH_CHARTS=[{id:"send",
+title:"Sending",unit:"Mb/s",show:number,lines:ofPaths("send",1,!0)},{id:"receive",title:"Receiving",unit:"Mb/s",show:number,
+lines:ofPaths("receive",1,!0)},{id:"srtt",title:"Round-trip time",unit:"ms, smoothed",show:number,lines:ofPaths("srtt",1,
+!1)},{id:"queueing",title:"Queueing delay",unit:"ms above the least round trip",show:number,lines:ofPaths("queueing",1,!1)},
+{id:"retransmitted",title:"Retransmitted",unit:"% of segments",show:number,lines:ofPaths("retransmitted",100,!1)}],CONNECTION_CHARTS=[
 {id:"conns",title:"Busiest connections",unit:"Mb/s, both directions",show:number,lines:ofConnections},{id:"count",title:"\
 Connections",unit:"open, and of these in use",show:value=>typeof value=="number"?String(Math.round(value)):number(value),
 lines:model=>[{label:"open",color:0,values:model.open},{label:"in use",color:1,values:model.used}]}],CHARTS=[...PATH_CHARTS,
@@ -1448,7 +1450,7 @@ error:"error: "},time2=event=>b`<time>${clock(page2.model.epoch+event.t)}</time>
             ${c2(shown,event=>event,item)}
           </ol>`}
     </div>
-  </section>`}var LISTED=50,ASKING=2e3,CALM=5e3,MARKED=["path_down","path_silent","path_stalled","path_recovered","path_up"],MAX_HELD=2*
+  </section>`}var LISTED2=50,ASKING=2e3,CALM=5e3,MARKED=["path_down","path_silent","path_stalled","path_recovered","path_up"],MAX_HELD=2*
 1200,root=document.getElementById("app"),calm=matchMedia("(prefers-reduced-motion: reduce)"),page={model:new Model,status:void 0,
 statusAge:null,rates:new Map,laneRates:new Map,link:{is:"connecting"},x:[],span:{from:0,to:1},window:WINDOWS[1][0],paused:!1,
 row:null,tables:new Set,opened:new Set,problemsOnly:!1,weave:null,weaveShown:shownAtFirst()},plots=[],style=theme(),lastDrawn=0,
@@ -1478,7 +1480,7 @@ let now=Date.now()/1e3;take(()=>{page.model.load(history2,now),page.row=null})},
 model.t.length===1200;page.model.add(sample,id)&&isFull&&page.row!==null&&(page.row=Math.max(0,page.row-1))})},event(event,id){
 take(()=>page.model.addEvent(event,id))},watched(){return page.weave&&!page.weave.over?page.weave.connection:null},weave(message){
 let{weave:weave2}=page;!weave2||message.connection!==weave2.connection||take(()=>weave2.take(message),!1)},link(link2){page.
-link=link2,draw(!0),askStatus()}}),asking=new Asking({ask:()=>status(LISTED),answered(now){page.status&&page.status.pid===
+link=link2,draw(!0),askStatus()}}),asking=new Asking({ask:()=>status(LISTED2),answered(now){page.status&&page.status.pid===
 now.pid&&(page.rates=rates(page.status,now),page.laneRates=laneRates(page.status,now)),page.status=now;let open=new Set(
 now.connections.map(one=>one.number));for(let id of page.opened)open.has(id)||page.opened.delete(id);draw()},refused:reason=>stream.
 refuse(reason)});function askStatus(){page.link.is==="live"&&!page.paused&&asking.look(performance.now())}window.addEventListener(

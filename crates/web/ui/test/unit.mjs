@@ -8,8 +8,8 @@ import { modules as of } from "./modules.mjs";
 /** The exports of modules of the dashboard. */
 const modules = (...names) => of(...names.map((name) => `dashboard/${name}`));
 
-const { messages, status, Asking, Model, ROWS, EVENTS, sum, mean, runs, rates, number, percent, bytes, duration } =
-  await modules("api", "asking", "model", "states", "tables", "format");
+const { messages, status, Asking, CONNECTION_CHARTS, Model, ROWS, EVENTS, sum, mean, runs, rates, number, percent, bytes, duration } =
+  await modules("api", "asking", "charts", "model", "states", "tables", "format");
 const { laneRates, hasLanes } = await modules("lanes");
 
 const { Weave, choose, eachOnce, placesOf, shares, repeated, rowOf, within, ROWS: WEAVE_ROWS } = await modules("../weave/model");
@@ -83,6 +83,18 @@ test("sums and means are of what is known", () => {
   assert.equal(sum([null]), null);
   assert.equal(mean([1, null, 3, 100], 0, 3), 2);
   assert.equal(mean([null, null], 0, 2), null);
+});
+
+test("a connection that is not listed has moved nothing where there was room for it", () => {
+  const many = [11, 12, 13, 14].map((id) => [id, 1, 0]);
+  const conns = [[], [], [[7, 3, 1]], [], many, [[11, 1, 0]], [[7, 2, 0]], [], []];
+  const model = Object.assign(new Model(), { conns, t: conns.map((_, row) => row) });
+  const lines = CONNECTION_CHARTS.find(({ id }) => id === "conns").lines(model);
+  const seven = lines.find(({ label }) => label === "#7").values;
+  assert.deepEqual(seven, [null, 0, 4, 0, null, 0, 2, 0, null]);
+  // A burst is a line, not a point that none goes to; and an idle time counts for a mean.
+  assert.deepEqual(lines.find(({ label }) => label === "#12").values.slice(3, 6), [0, 1, 0]);
+  assert.equal(mean(seven, 1, 8), 1);
 });
 
 test("rates of connections are of the time between two statuses", () => {
