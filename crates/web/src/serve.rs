@@ -235,8 +235,11 @@ async fn look(shared: Arc<Daemon>) {
         let started = Instant::now();
         let looks = shared.source.looks();
         let seen = looks.into_iter().map(|look| {
-            let at = look.at.unwrap_or_else(|| (shared.clock)().saturating_sub(began));
-            (rates.sample(&look, at.as_secs_f64()), look.events)
+            let at = look.at.map_or_else(
+                || (shared.clock)().saturating_sub(began).as_secs_f64() - look.age.as_secs_f64(),
+                |at| at.as_secs_f64(),
+            );
+            (rates.sample(&look, at), look.events)
         });
         let seen: Vec<_> = seen.collect();
         if !seen.is_empty() {

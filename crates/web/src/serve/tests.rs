@@ -305,6 +305,42 @@ async fn times_go_on_while_the_machine_sleeps() {
     }
 }
 
+/// A program that counts a megabyte in a second, and says so five times a second.
+struct Tardy(tokio::time::Instant);
+
+impl Source for Tardy {
+    fn status(&self, _: usize) -> String {
+        String::new()
+    }
+
+    fn look(&self) -> Look {
+        let now = self.0.elapsed().as_millis() as u64;
+        let said = now - now % 200;
+        let age = Duration::from_millis(now - said);
+        Look { age, paths: vec![path("wifi", said * 1000, 0)], ..Look::default() }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn rates_are_over_the_time_between_what_was_counted() {
+    let began = tokio::time::Instant::now();
+    let open = Open::of(Arc::new(Tardy(began)), Arc::default(), by_tokio()).await;
+    let (mut stream, _) = open.watch("").await;
+    for _ in 0..9 {
+        read_to(&mut stream, "event: sample").await;
+    }
+    let history = open.get("/api/1/history", "").await;
+    let body = history.split("\r\n\r\n").nth(1).unwrap();
+    let history: serde_json::Value = serde_json::from_str(body).unwrap();
+    let send = history["paths"][0]["send"].as_array().unwrap();
+    assert!(send.len() > 3, "{send:?}");
+    // The first has nothing before it.
+    for rate in &send[1..] {
+        let rate = rate.as_f64().unwrap();
+        assert!((rate - 8.0).abs() < 0.1, "{send:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn eight_pages_may_watch_and_the_ninth_is_told() {
     let open = Open::new(0).await;
