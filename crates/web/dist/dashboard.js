@@ -271,11 +271,16 @@ missing.reduce((total,[from,to])=>total+to-from,0);return b`<tr>
     </table>`)}var Refused=class extends Error{constructor(status2,reason){super(reason);this.status=status2}status},WAITS=[500,1e3,2e3,
 5e3],SILENCE=3e4,PATIENCE=1e4;async function ask(path,options={}){let answer=await fetch(path,{cache:"no-store",credentials:"\
 same-origin",...options});if(answer.ok)return answer;let said=await answer.text(),reason=said.trim();try{reason=JSON.parse(
-said).error}catch{}throw new Refused(answer.status,reason||`HTTP ${answer.status}`)}async function json(path){return await(await ask(
-path,{signal:AbortSignal.timeout(PATIENCE)})).json()}function status(connections2){return json(`/api/1/status?connection\
-s=${connections2}`)}async function begin2(){let token=new URLSearchParams(location.hash.slice(1)).get("k");if(!token)return;
-history.replaceState(null,"",location.pathname);let body=JSON.stringify({token}),signal=AbortSignal.timeout(PATIENCE);await(await ask(
-"/api/1/session",{method:"POST",body,signal})).text()}function messages(text){let parts=text.split(`
+said).error}catch{}throw new Refused(answer.status,reason||`HTTP ${answer.status}`)}var Silence=class{constructor(open,patience){
+this.open=open;this.patience=patience;this.heard()}open;patience;timer;get signal(){return this.open.signal}heard(){clearTimeout(
+this.timer),this.timer=setTimeout(()=>this.open.abort(),this.patience)}end(){clearTimeout(this.timer)}};async function*pieces(path,silence,headers={}){
+let answer=await ask(path,{headers,signal:silence.signal});if(!answer.body)return;let reader=answer.body.pipeThrough(new TextDecoderStream).
+getReader();for(;;){let{done,value}=await reader.read();if(done)return;silence.heard(),yield value}}async function json(path,silence){
+let text="";for await(let piece of pieces(path,silence))text+=piece;return JSON.parse(text)}async function status(connections2){
+let silence=new Silence(new AbortController,PATIENCE);try{return await json(`/api/1/status?connections=${connections2}`,
+silence)}finally{silence.end()}}async function begin2(){let token=new URLSearchParams(location.hash.slice(1)).get("k");if(!token)
+return;history.replaceState(null,"",location.pathname);let body=JSON.stringify({token}),signal=AbortSignal.timeout(PATIENCE);
+await(await ask("/api/1/session",{method:"POST",body,signal})).text()}function messages(text){let parts=text.split(`
 
 `),rest=parts.pop()??"";return[parts.map(part=>{let message={id:"",event:"",data:""};for(let line of part.split(`
 `)){let colon=line.indexOf(": "),name=line.slice(0,colon);(name==="id"||name==="event"||name==="data")&&(message[name]=line.
@@ -289,15 +294,13 @@ let open=new AbortController;this.open=open;let reason="the daemon has ended the
 if(error instanceof Refused&&(error.status===401||error.status===403))return this.refuse(error.message);reason=error instanceof
 Refused?error.message:"the daemon does not answer"}if(this.open!==open)return;open.abort(),this.open=void 0;let wait=WAITS[Math.
 min(this.attempts++,WAITS.length-1)];this.to.link({is:"waiting",reason,until:Date.now()+wait}),this.timer=setTimeout(()=>this.
-now(),wait)}async read(open){this.to.last()||this.to.load(await json("/api/1/history"));let silence,heard=()=>{clearTimeout(
-silence),silence=setTimeout(()=>open.abort(),SILENCE)};heard();try{let headers={"Last-Event-ID":this.to.last()},watched=this.
-to.watched(),query2=watched===null?"":`?weave=${watched}`,answer=await ask(`/api/1/stream${query2}`,{headers,signal:open.
-signal});if(!answer.body)return;let reader=answer.body.pipeThrough(new TextDecoderStream).getReader(),text="";for(;;){let{
-done,value}=await reader.read();if(done)return;heard();let[read,rest]=messages(text+value);text=rest;for(let message of read)
-await this.take(message)}}finally{clearTimeout(silence)}}async take({id,event,data}){let said=JSON.parse(data);switch(event){case"\
-hello":this.to.instance(String(said.instance)),said.resumed||this.to.load(await json("/api/1/history")),this.attempts=0,
-this.to.link({is:"live"});break;case"sample":this.to.sample(said,id);break;case"event":this.to.event(said,id);break;case"\
-weave":this.to.weave(said);break;default:break}}};var LATE=3e3,Asking=class{constructor(by){this.by=by}by;since=null;failed=!1;at=null;async look(now){if(this.since===null){
+now(),wait)}async read(open){let silence=new Silence(open,SILENCE);try{this.to.last()||this.to.load(await json("/api/1/h\
+istory",silence));let headers={"Last-Event-ID":this.to.last()},watched=this.to.watched(),query2=watched===null?"":`?weav\
+e=${watched}`,text="";for await(let piece of pieces(`/api/1/stream${query2}`,silence,headers)){let[read,rest]=messages(text+
+piece);text=rest;for(let message of read)await this.take(message,silence)}}finally{silence.end()}}async take({id,event,data},silence){
+let said=JSON.parse(data);switch(event){case"hello":this.to.instance(String(said.instance)),said.resumed||this.to.load(await json(
+"/api/1/history",silence)),this.attempts=0,this.to.link({is:"live"});break;case"sample":this.to.sample(said,id);break;case"\
+event":this.to.event(said,id);break;case"weave":this.to.weave(said);break;default:break}}};var LATE=3e3,Asking=class{constructor(by){this.by=by}by;since=null;failed=!1;at=null;async look(now){if(this.since===null){
 this.since=now;try{let answer=await this.by.ask();this.failed=!1,this.at=now,this.by.answered(answer)}catch(error){if(error instanceof
 Refused&&error.status===401)return this.by.refused(error.message);this.failed=!0}finally{this.since=null}}}age(now){let isLate=this.
 since!==null&&now-this.since>LATE;return this.at!==null&&(this.failed||isLate)?(now-this.at)/1e3:null}};var UPLOT="uplot",ORI_HZ="u-hz",ORI_VT="u-vt",TITLE="u-title",WRAP="u-wrap",UNDER="u-under",OVER="u-over",AXIS="u-axis",

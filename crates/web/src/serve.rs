@@ -32,6 +32,9 @@ use crate::weave::Loom;
 const MAX_CONNECTIONS: usize = 32;
 /// The longest body of a request in bytes.
 const MAX_BODY: usize = 4 << 10;
+/// The least rate at which a long answer is taken, in bytes per second: ten minutes of many paths are a
+/// megabyte, and links may be slow.
+const LEAST_RATE: u64 = 4 << 10;
 /// The time between two looks at the program.
 const INTERVAL: Duration = Duration::from_millis(500);
 /// A look takes at most one part in so many of the time: after one that took long the next comes
@@ -224,6 +227,8 @@ struct Fate {
     watching: Option<Dropped>,
     /// It is a WebSocket from now on.
     opening: Option<Opening>,
+    /// What taking the answer may take longer than [`PATIENCE`].
+    more: Duration,
 }
 
 /// Looks at the program for ever.
@@ -284,7 +289,11 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>) -> hyper::Result<()> {
 /// Waits until a connection is to be ended.
 async fn overdue(fate: &Mutex<Fate>) {
     tokio::time::sleep(PATIENCE).await;
-    let watching = fate.lock().expect("nobody panics with it").watching.take();
+    let (watching, more) = {
+        let mut fate = fate.lock().expect("nobody panics with it");
+        (fate.watching.take(), fate.more)
+    };
+    tokio::time::sleep(more).await;
     if let Some(dropped) = watching {
         // There is no message: it is closed.
         let _ = dropped.await;
@@ -298,6 +307,8 @@ async fn answer(request: Request<Incoming>, shared: &Arc<Shared>, fate: &Mutex<F
         Err(refusal) => refuse(&refusal, is_api),
     };
     guard::seal(answer.headers_mut());
+    let length = answer.body().size_hint().exact().unwrap_or(0);
+    fate.lock().expect("nobody panics with it").more = Duration::from_secs(length / LEAST_RATE);
     // A connection is for one request; one that is upgraded is the page's from then on.
     if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
         answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));

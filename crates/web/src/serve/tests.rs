@@ -20,6 +20,9 @@ struct Program {
     recorded: Arc<AtomicUsize>,
 }
 
+/// So many connections make a long answer.
+const HUGE: usize = 999;
+
 /// One that records it, for two looks.
 struct Recorder(Arc<AtomicUsize>, usize);
 
@@ -38,7 +41,11 @@ impl Drop for Recorder {
 
 impl Source for Program {
     fn status(&self, connections: usize) -> String {
-        format!("{{\"listed\":{connections}}}")
+        match connections {
+            // More than the kernel holds of an answer that nobody takes.
+            HUGE => "x".repeat(32 << 20),
+            _ => format!("{{\"listed\":{connections}}}"),
+        }
     }
 
     fn look(&self) -> Look {
@@ -436,6 +443,25 @@ async fn slow_requests_end_and_keep_nobody_out() {
         let mut rest = Vec::new();
         let _ = stream.read_to_end(&mut rest).await;
         assert!(rest.is_empty() || status(&String::from_utf8(rest).unwrap()) == 408);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_takes_a_long_answer_slowly_gets_all_of_it_but_not_for_ever() {
+    let open = Open::new(0).await;
+    let request = open.request(&format!("/api/1/status?connections={HUGE}"), "");
+    for (wait, is_whole) in [(6 * PATIENCE, true), (1000 * PATIENCE, false)] {
+        let mut stream = open.connect().await;
+        {
+            let _stopped = Stopped::now();
+            stream.write_all(request.as_bytes()).await.unwrap();
+            read_to(&mut stream, "HTTP/1.1 200").await;
+        }
+        tokio::time::sleep(wait).await;
+        let mut rest = Vec::new();
+        // One that is ended may be reset.
+        let _ = stream.read_to_end(&mut rest).await;
+        assert_eq!(rest.len() >= (32 << 20) - 4096, is_whole, "{}", rest.len());
     }
 }
 

@@ -1,15 +1,15 @@
 // What the page makes of what comes, without a browser: node --test test/unit.mjs
 
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { mock, test } from "node:test";
 
 import { modules as of } from "./modules.mjs";
 
 /** The exports of modules of the dashboard. */
 const modules = (...names) => of(...names.map((name) => `dashboard/${name}`));
 
-const { messages, status, Asking, CONNECTION_CHARTS, Model, ROWS, EVENTS, sum, mean, runs, rates, number, percent, bytes, duration } =
-  await modules("api", "asking", "charts", "model", "states", "tables", "format");
+const { messages, status, Stream, Asking, CONNECTION_CHARTS, Model, ROWS, EVENTS, sum, mean, runs, rates, number,
+  percent, bytes, duration } = await modules("api", "asking", "charts", "model", "states", "tables", "format");
 const { laneRates, hasLanes } = await modules("lanes");
 
 const { Weave, choose, eachOnce, placesOf, shares, repeated, rowOf, within, ROWS: WEAVE_ROWS } = await modules("../weave/model");
@@ -83,6 +83,78 @@ test("sums and means are of what is known", () => {
   assert.equal(sum([null]), null);
   assert.equal(mean([1, null, 3, 100], 0, 3), 2);
   assert.equal(mean([null, null], 0, 2), null);
+});
+
+/** An answer in pieces of which each takes so long, by the test's clock; without an end, if one never comes. */
+const slowly = (pieces, each) => async (_, { signal }) => {
+  const rest = [...pieces];
+  const body = new ReadableStream({
+    start: (controller) => signal.addEventListener("abort", () => controller.error(signal.reason)),
+    pull: (controller) =>
+      new Promise((taken) =>
+        setTimeout(() => {
+          if (signal.aborted) return;
+          if (rest.length > 0) controller.enqueue(new TextEncoder().encode(rest.shift()));
+          else controller.close();
+          taken();
+        }, each),
+      ),
+  });
+  return new Response(body);
+};
+
+/** Lets so many seconds pass by the test's clock, and what comes of each. */
+async function pass(seconds) {
+  for (let second = 0; second < seconds; second++) {
+    mock.timers.tick(1000);
+    for (let turn = 0; turn < 5; turn++) await new Promise((done) => setImmediate(done));
+  }
+}
+
+test("what comes slowly is waited for as long as something comes", async () => {
+  const { fetch } = globalThis;
+  mock.timers.enable({ apis: ["setTimeout"] });
+  // By the same clock.
+  const limit = mock.method(AbortSignal, "timeout", (ms) => {
+    const ends = new AbortController();
+    setTimeout(() => ends.abort(), ms);
+    return ends.signal;
+  });
+  const seen = { addEventListener: () => {} };
+  Object.assign(globalThis, { document: { ...seen, visibilityState: "visible" }, window: seen });
+  try {
+    globalThis.fetch = slowly(['{"connec', 'tions":', "[1]}"], 8000);
+    const answer = status(5);
+    await pass(40);
+    assert.deepEqual(await answer, { connections: [1] });
+    globalThis.fetch = slowly(["{}"], 11_000);
+    const none = status(5).then(() => "an answer", () => "none");
+    await pass(20);
+    assert.equal(await none, "none");
+
+    // All that is kept, and then the stream.
+    const [loaded, links] = [[], []];
+    const to = {
+      last: () => (loaded.length > 0 ? "a-1" : ""),
+      load: (history) => loaded.push(history),
+      watched: () => null,
+      instance: () => {},
+      link: ({ is }) => links.push(is),
+    };
+    const [history, stream] = [slowly(['{"las', 't":"a', '-1"', "}"], 20_000), slowly(["x"], 1e9)];
+    globalThis.fetch = (path, options) => (path.endsWith("/history") ? history : stream)(path, options);
+    new Stream(to).now();
+    await pass(110);
+    assert.deepEqual([loaded, links], [[{ last: "a-1" }], ["connecting"]]);
+    await pass(30);
+    assert.deepEqual(links.slice(0, 2), ["connecting", "waiting"], "nothing comes of the stream");
+  } finally {
+    limit.mock.restore();
+    mock.timers.reset();
+    globalThis.fetch = fetch;
+    delete globalThis.document;
+    delete globalThis.window;
+  }
 });
 
 test("a connection that is not listed has moved nothing where there was room for it", () => {
