@@ -2,6 +2,7 @@
 //! test waits, and none depends on how fast the machine is. What is on its way between two sockets is
 //! nothing that tokio knows of, so the clock stands still until a request is answered: see [`Stopped`].
 
+use std::io::Read as _;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -463,6 +464,35 @@ async fn who_takes_a_long_answer_slowly_gets_all_of_it_but_not_for_ever() {
         let _ = stream.read_to_end(&mut rest).await;
         assert_eq!(rest.len() >= (32 << 20) - 4096, is_whole, "{}", rest.len());
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_that_is_kept_comes_packed_to_who_takes_that() {
+    let open = Open::new(9).await;
+    let (mut page, _) = open.watch("").await;
+    for _ in 0..5 {
+        read_to(&mut page, "event: sample").await;
+    }
+    // Time stands still, so that both answers are of the same.
+    let _stopped = Stopped::now();
+    let ask = async |coding: &str| {
+        let more = format!("Accept-Encoding: {coding}\r\n");
+        let mut stream = open.connect().await;
+        stream.write_all(open.request("/api/1/history", &more).as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.unwrap();
+        let end = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
+        let body = answer.split_off(end + 4);
+        (String::from_utf8(answer).unwrap(), body)
+    };
+    let (head, plain) = ask("br, gzip;q=0").await;
+    assert!(!head.contains("content-encoding"), "{head}");
+    let (head, packed) = ask("deflate, GZIP;q=0.5, br").await;
+    assert!(head.contains("content-encoding: gzip"), "{head}");
+    assert!(packed.len() < plain.len() / 3, "{} of {}", packed.len(), plain.len());
+    let mut text = Vec::new();
+    flate2::read::GzDecoder::new(&packed[..]).read_to_end(&mut text).unwrap();
+    assert_eq!(text, plain);
 }
 
 /// Waits until so many record.
