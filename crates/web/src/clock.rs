@@ -13,6 +13,11 @@ pub(crate) fn since_boot() -> Duration {
     read(ClockId::Boottime)
 }
 
+/// What this thread has had of a processor: what passes while others have it is not in it.
+pub(crate) fn of_thread() -> Duration {
+    read(ClockId::ThreadCPUTime)
+}
+
 fn read(clock: ClockId) -> Duration {
     let time = clock_gettime(clock);
     // Linux sets none of these to before 0.

@@ -23,7 +23,7 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
 use crate::assets;
-use crate::clock::{Clock, since_boot};
+use crate::clock::{Clock, of_thread, since_boot};
 use crate::guard::{self, Guard, Refusal, Words};
 use crate::listen::{self, MAX_HEAD, OpenError, PATIENCE};
 use crate::player::Stage;
@@ -43,13 +43,14 @@ const MAX_BODY: usize = 4 << 10;
 const LEAST_RATE: u64 = 4 << 10;
 /// The time between two looks at the program.
 const INTERVAL: Duration = Duration::from_millis(500);
-/// A look takes at most one part in so many of the time: after one that took long the next comes
-/// later, but not more than this later.
+/// A look takes at most one part in so many of a processor: after one that took long the next comes
+/// later, but not more than this later. One of a program whose clock is its own takes no more for coming
+/// soon: it is shown moments that wait.
 const COST: u32 = 200;
 const MAX_PAUSE: Duration = Duration::from_secs(10);
 /// Where there is nothing new for so long, pages are told that.
 const STILL_HERE: Duration = Duration::from_secs(10);
-/// The time between two messages of a weave, and the part of the time that making them takes at most.
+/// The time between two messages of a weave, and the part of a processor that making them takes at most.
 const WEAVE_INTERVAL: Duration = Duration::from_millis(250);
 const WEAVE_COST: u32 = 50;
 /// Connections listed in a status unless asked otherwise, and the most that are.
@@ -242,8 +243,9 @@ async fn look(shared: Arc<Daemon>) {
     let began = (shared.clock)();
     let mut rates = Rates::default();
     let mut told = tokio::time::Instant::now();
+    let cost = if shared.source.has_own_clock() { 0 } else { COST };
     loop {
-        let started = Instant::now();
+        let started = Looked::now();
         let looks = shared.source.looks();
         let seen = looks.into_iter().map(|look| {
             let at = look.at.map_or_else(
@@ -260,9 +262,28 @@ async fn look(shared: Arc<Daemon>) {
             shared.board.tell_still_here();
             told = tokio::time::Instant::now();
         }
-        let took = started.elapsed();
-        let pause = INTERVAL.saturating_sub(took).max(took.saturating_mul(COST));
-        tokio::time::sleep(pause.min(MAX_PAUSE)).await;
+        tokio::time::sleep(started.pause(INTERVAL, cost)).await;
+    }
+}
+
+/// When a look began. Until its end nothing is waited for, so that its thread is the same.
+struct Looked {
+    at: Instant,
+    of_thread: Duration,
+}
+
+impl Looked {
+    fn now() -> Self {
+        Self { at: Instant::now(), of_thread: of_thread() }
+    }
+
+    /// How long to wait after its end for the next, which comes `interval` after it, or later, so that
+    /// looks take one part in `cost` of a processor at most. On a busy machine it is done later, too,
+    /// and takes no more for that.
+    fn pause(&self, interval: Duration, cost: u32) -> Duration {
+        let took = of_thread().saturating_sub(self.of_thread);
+        let rest = interval.saturating_sub(self.at.elapsed());
+        rest.max(took.saturating_mul(cost)).min(MAX_PAUSE)
     }
 }
 
@@ -493,7 +514,7 @@ async fn tell_weave(shared: Arc<Daemon>, connection: u64, page: mpsc::Sender<Byt
     let mut loom = Loom::new(connection);
     let mut source = shared.source.weave(connection);
     loop {
-        let started = Instant::now();
+        let started = Looked::now();
         // A page that is behind misses some.
         if page.capacity() > 0 {
             let look = source.as_mut().and_then(|source| source.look());
@@ -507,10 +528,9 @@ async fn tell_weave(shared: Arc<Daemon>, connection: u64, page: mpsc::Sender<Byt
                 return;
             }
         }
-        let took = started.elapsed();
-        let pause = WEAVE_INTERVAL.saturating_sub(took).max(took.saturating_mul(WEAVE_COST));
+        let pause = started.pause(WEAVE_INTERVAL, WEAVE_COST);
         tokio::select! {
-            () = tokio::time::sleep(pause.min(MAX_PAUSE)) => {}
+            () = tokio::time::sleep(pause) => {}
             () = page.closed() => return,
         }
     }

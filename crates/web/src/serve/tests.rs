@@ -349,6 +349,52 @@ async fn rates_are_over_the_time_between_what_was_counted() {
     }
 }
 
+/// A program to look at which takes long: the times of looks, what each does, and whose clock it is.
+struct Slow(Arc<Mutex<Vec<tokio::time::Instant>>>, fn(), bool);
+
+impl Source for Slow {
+    fn status(&self, _: usize) -> String {
+        String::new()
+    }
+
+    fn look(&self) -> Look {
+        self.0.lock().unwrap().push(tokio::time::Instant::now());
+        self.1();
+        Look { at: self.2.then_some(Duration::ZERO), ..Look::default() }
+    }
+
+    fn has_own_clock(&self) -> bool {
+        self.2
+    }
+}
+
+/// The time between two looks at it.
+async fn between(takes: fn(), has_own_clock: bool) -> Duration {
+    let looks: Arc<Mutex<Vec<_>>> = Arc::default();
+    let slow = Arc::new(Slow(Arc::clone(&looks), takes, has_own_clock));
+    let _open = Open::of(slow, Arc::default(), by_tokio()).await;
+    loop {
+        tokio::time::sleep(INTERVAL / 5).await;
+        if let [first, second, ..] = looks.lock().unwrap()[..] {
+            return second - first;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_look_takes_of_a_processor_says_when_the_next_comes() {
+    let waits = || std::thread::sleep(Duration::from_millis(100));
+    let works = || {
+        let begun = of_thread();
+        while of_thread() - begun < Duration::from_millis(60) {}
+    };
+    // Others had the processor meanwhile.
+    assert!(between(waits, false).await < MAX_PAUSE / 2);
+    assert!(between(works, false).await >= MAX_PAUSE);
+    // Moments that wait are shown whatever it takes.
+    assert!(between(works, true).await <= INTERVAL);
+}
+
 #[tokio::test(start_paused = true)]
 async fn eight_pages_may_watch_and_the_ninth_is_told() {
     let open = Open::new(0).await;
