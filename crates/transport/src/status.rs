@@ -2,10 +2,10 @@
 //! does, and what all of them together have carried.
 //!
 //! A connection is listed from its first subflow until its last is gone. What it has carried is
-//! then added to the totals, so that these only grow. Names come from peers and are bounded: what
-//! does not fit is counted under [`OTHER`].
+//! then added to the totals, so that these only grow. Names come from peers and are bounded: the first
+//! to come are counted by themselves for as long as the process lives, and all others under [`OTHER`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
@@ -81,13 +81,13 @@ pub struct ClientTotals {
 
 impl Totals {
     /// Adds what a connection has carried. Those under way (`live`) also have subflows now.
-    fn add(&mut self, status: &ConnectionStatus, live: bool) {
+    fn add(&mut self, status: &ConnectionStatus, live: bool, known: &mut Known) {
         self.sent += status.stats.acknowledged;
         self.received += status.stats.delivered;
         self.duplicates += status.stats.duplicates;
         for (id, stats) in &status.stats.paths {
             let name = status.names.get(id).map_or(OTHER, |name| name);
-            let path = entry(&mut self.paths, name);
+            let path = self.paths.entry(known.paths.admit(name)).or_default();
             path.sent += stats.sent;
             path.rescued += stats.rescued;
             path.delivered += stats.delivered;
@@ -107,7 +107,7 @@ impl Totals {
             }
         }
         if let Some(client) = &status.client {
-            let client = entry(&mut self.clients, client);
+            let client = self.clients.entry(known.clients.admit(client)).or_default();
             client.connections += u64::from(live);
             client.sent += status.stats.acknowledged;
             client.received += status.stats.delivered;
@@ -115,17 +115,37 @@ impl Totals {
     }
 }
 
-/// The value of `name`, or of all others if there are too many names.
-fn entry<'a, T: Default>(map: &'a mut BTreeMap<Arc<str>, T>, name: &str) -> &'a mut T {
-    let known = map.contains_key(name) || map.len() < MAX_NAMES;
-    let key = if known { name } else { OTHER };
-    map.entry(key.into()).or_default()
+/// Names that are counted by themselves. One that is stays so: were it counted with the others once and
+/// by itself then, either would fall or leap.
+#[derive(Default)]
+struct Names(BTreeSet<Arc<str>>);
+
+impl Names {
+    /// The name under which `name` is counted.
+    fn admit(&mut self, name: &str) -> Arc<str> {
+        if let Some(known) = self.0.get(name) {
+            return Arc::clone(known);
+        }
+        let key: Arc<str> = if self.0.len() < MAX_NAMES { name } else { OTHER }.into();
+        if *key != *OTHER {
+            self.0.insert(Arc::clone(&key));
+        }
+        key
+    }
+}
+
+/// The names of paths and of clients that are counted by themselves.
+#[derive(Default)]
+struct Known {
+    paths: Names,
+    clients: Names,
 }
 
 struct Registry {
     live: BTreeMap<u64, Entry>,
     /// What connections carried that are over.
     past: Totals,
+    known: Known,
     opened: Option<broadcast::Sender<u64>>,
 }
 
@@ -151,6 +171,7 @@ static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
         paths: BTreeMap::new(),
         clients: BTreeMap::new(),
     },
+    known: Known { paths: Names(BTreeSet::new()), clients: Names(BTreeSet::new()) },
     opened: None,
 });
 
@@ -177,10 +198,11 @@ fn forget(number: u64) {
     let control = registry().live.get(&number).and_then(Entry::control);
     let status = control.map(|control| control.status());
     let mut registry = registry();
-    if registry.live.remove(&number).is_some()
+    let Registry { live, past, known, .. } = &mut *registry;
+    if live.remove(&number).is_some()
         && let Some(status) = status
     {
-        registry.past.add(&status, false);
+        past.add(&status, false, known);
     }
 }
 
@@ -216,24 +238,76 @@ pub fn look() -> (Vec<ConnectionStatus>, Totals) {
         (registry.past.clone(), live)
     };
     let all: Vec<_> = live.iter().map(Control::status).collect();
+    let mut registry = registry();
     for status in &all {
-        totals.add(status, true);
+        totals.add(status, true, &mut registry.known);
     }
+    drop(registry);
     (all, totals)
 }
 
 #[cfg(test)]
 mod tests {
+    use weftline_core::session::{PathStats, SessionStats};
+    use weftline_core::{ByteCount, PathId};
+
     use super::*;
+
+    /// A connection with a path of this name, which has carried so much.
+    fn connection(number: u64, path: &str, sent: u64) -> ConnectionStatus {
+        let id = PathId(0);
+        let paths = [(id, PathStats { sent, ..PathStats::default() })].into();
+        ConnectionStatus {
+            number,
+            peer: ([192, 0, 2, 1], 1).into(),
+            client: Some(path.into()),
+            label: None,
+            scheduler: "earliest",
+            age: Duration::ZERO,
+            memory: ByteCount::ZERO,
+            send_held: ByteCount::ZERO,
+            stats: SessionStats { paths, acknowledged: sent, ..SessionStats::default() },
+            names: [(id, path.into())].into(),
+            peers: BTreeMap::new(),
+            congestion: BTreeMap::new(),
+        }
+    }
 
     #[test]
     fn names_are_bounded_and_nothing_is_lost() {
-        let mut map = BTreeMap::new();
+        let (mut totals, mut known) = (Totals::default(), Known::default());
         for n in 0..1000 {
-            *entry::<u64>(&mut map, &format!("path {n}")) += 1;
+            totals.add(&connection(n, &format!("path {n}"), 1), false, &mut known);
         }
-        assert_eq!(map.len(), MAX_NAMES + 1);
-        assert_eq!(map.values().sum::<u64>(), 1000);
-        assert_eq!(map[OTHER], 1000 - MAX_NAMES as u64);
+        assert_eq!(totals.paths.len(), MAX_NAMES + 1);
+        assert_eq!(totals.paths.values().map(|path| path.sent).sum::<u64>(), 1000);
+        assert_eq!(totals.paths[OTHER].sent, 1000 - MAX_NAMES as u64);
+        assert_eq!(totals.clients.len(), MAX_NAMES + 1);
+    }
+
+    #[test]
+    fn what_is_counted_of_a_name_never_falls_whichever_connections_end() {
+        let (mut past, mut known) = (Totals::default(), Known::default());
+        let name = |n: u64| format!("path {n}");
+        let mut live: Vec<_> = (0..200).map(|n| connection(n, &name(n), 1000)).collect();
+        let mut before = Totals::default();
+        while !live.is_empty() {
+            let mut totals = past.clone();
+            for status in &live {
+                totals.add(status, true, &mut known);
+            }
+            for (name, path) in &before.paths {
+                assert_eq!(totals.paths[name].sent, path.sent, "{name}");
+            }
+            for (name, client) in &before.clients {
+                assert_eq!(totals.clients[name].sent, client.sent, "{name}");
+            }
+            before = totals;
+            // The last that came end first.
+            for status in live.split_off(live.len() - 20) {
+                past.add(&status, false, &mut known);
+            }
+        }
+        assert_eq!(before.paths.len(), MAX_NAMES + 1);
     }
 }

@@ -263,6 +263,6 @@ impl AccessPoint {
         links.extend(down);
         let dropped = self.up.dropped.plus(self.down.dropped);
         let (counters, waiting) = (self.end.sums(), waiting.iter().sum());
-        Status { role: "ap", links, dropped, counters, waiting, devices }
+        Status { at: now, role: "ap", links, dropped, counters, waiting, devices }
     }
 }

@@ -345,6 +345,7 @@ impl Device {
         let dropped = self.paths.iter().map(|path| path.dropped);
         let dropped = dropped.fold(self.end.end.dropped, Dropped::plus);
         let waiting = self.end.waiting() as u64;
-        Status { role: "device", links, dropped, counters, waiting, devices: Vec::new() }
+        let devices = Vec::new();
+        Status { at: now, role: "device", links, dropped, counters, waiting, devices }
     }
 }

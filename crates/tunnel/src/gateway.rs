@@ -224,6 +224,7 @@ impl Gateway {
         }
         let devices = self.members.status(&self.links, now);
         Status {
+            at: now,
             role: "gateway",
             links,
             dropped: self.port.dropped.plus(self.members.dropped()),

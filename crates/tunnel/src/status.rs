@@ -6,6 +6,7 @@ use std::time::Duration;
 use weftline_coding::node::counters::{self, Meaning};
 use weftline_core::Instant;
 
+use crate::clock;
 use crate::kernel_drops::KernelDrops;
 use crate::lane::LinkStatus;
 use crate::port::Dropped;
@@ -65,6 +66,9 @@ impl Past {
 /// How a node is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Status {
+    /// When that was, by the machine's monotonic clock. It is a little in the past: rates are over the
+    /// time from one to the other.
+    pub at: Instant,
     /// `gateway`, `ap` or `device`.
     pub role: &'static str,
     /// Its links.
@@ -77,6 +81,13 @@ pub struct Status {
     pub waiting: u64,
     /// At a gateway and an access point: the devices.
     pub devices: Vec<DeviceStatus>,
+}
+
+impl Status {
+    /// How long ago that was.
+    pub fn age(&self) -> Duration {
+        clock::now().since(self.at)
+    }
 }
 
 /// How a device is, as a gateway or an access point knows it.
@@ -168,6 +179,7 @@ mod tests {
         publish.watch(KernelDrops::new(&[to.as_fd()], Some("lo")));
         assert_eq!(publish.status(), None, "it does not run yet");
         let status = Status {
+            at: Instant::from_millis(1),
             role: "device",
             links: Vec::new(),
             dropped: Dropped { stale: 3, ..Dropped::default() },

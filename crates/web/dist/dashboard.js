@@ -271,11 +271,16 @@ missing.reduce((total,[from,to])=>total+to-from,0);return b`<tr>
     </table>`)}var Refused=class extends Error{constructor(status2,reason){super(reason);this.status=status2}status},WAITS=[500,1e3,2e3,
 5e3],SILENCE=3e4,PATIENCE=1e4;async function ask(path,options={}){let answer=await fetch(path,{cache:"no-store",credentials:"\
 same-origin",...options});if(answer.ok)return answer;let said=await answer.text(),reason=said.trim();try{reason=JSON.parse(
-said).error}catch{}throw new Refused(answer.status,reason||`HTTP ${answer.status}`)}async function json(path){return await(await ask(
-path,{signal:AbortSignal.timeout(PATIENCE)})).json()}function status(connections2){return json(`/api/1/status?connection\
-s=${connections2}`)}async function begin2(){let token=new URLSearchParams(location.hash.slice(1)).get("k");if(!token)return;
-history.replaceState(null,"",location.pathname);let body=JSON.stringify({token}),signal=AbortSignal.timeout(PATIENCE);await(await ask(
-"/api/1/session",{method:"POST",body,signal})).text()}function messages(text){let parts=text.split(`
+said).error}catch{}throw new Refused(answer.status,reason||`HTTP ${answer.status}`)}var Silence=class{constructor(open,patience){
+this.open=open;this.patience=patience;this.heard()}open;patience;timer;get signal(){return this.open.signal}heard(){clearTimeout(
+this.timer),this.timer=setTimeout(()=>this.open.abort(),this.patience)}end(){clearTimeout(this.timer)}};async function*pieces(path,silence,headers={}){
+let answer=await ask(path,{headers,signal:silence.signal});if(!answer.body)return;let reader=answer.body.pipeThrough(new TextDecoderStream).
+getReader();for(;;){let{done,value}=await reader.read();if(done)return;silence.heard(),yield value}}async function json(path,silence){
+let text="";for await(let piece of pieces(path,silence))text+=piece;return JSON.parse(text)}async function status(connections2){
+let silence=new Silence(new AbortController,PATIENCE);try{return await json(`/api/1/status?connections=${connections2}`,
+silence)}finally{silence.end()}}async function begin2(){let token=new URLSearchParams(location.hash.slice(1)).get("k");if(!token)
+return;history.replaceState(null,"",location.pathname);let body=JSON.stringify({token}),signal=AbortSignal.timeout(PATIENCE);
+await(await ask("/api/1/session",{method:"POST",body,signal})).text()}function messages(text){let parts=text.split(`
 
 `),rest=parts.pop()??"";return[parts.map(part=>{let message={id:"",event:"",data:""};for(let line of part.split(`
 `)){let colon=line.indexOf(": "),name=line.slice(0,colon);(name==="id"||name==="event"||name==="data")&&(message[name]=line.
@@ -283,21 +288,22 @@ slice(colon+2))}return message}),rest]}var Stream=class{constructor(to){this.to=
 change",()=>this.follow()),window.addEventListener("online",()=>this.now()),window.addEventListener("pagehide",()=>this.
 stop()),window.addEventListener("pageshow",event=>event.persisted&&this.follow())}to;attempts=0;open;timer;follow(){document.
 visibilityState==="hidden"?(this.stop(),this.to.link({is:"hidden"})):this.now()}now(){this.open||document.visibilityState===
-"hidden"||(clearTimeout(this.timer),this.to.link({is:"connecting"}),this.run())}again(){this.stop(),this.now()}stop(){clearTimeout(
-this.timer),this.open?.abort(),this.open=void 0}async run(){let open=new AbortController;this.open=open;let reason="the \
-daemon has ended the stream";try{await this.read(open)}catch(error){if(error instanceof Refused&&(error.status===401||error.
-status===403)){this.open=void 0,this.to.link({is:"refused",reason:error.message});return}reason=error instanceof Refused?
-error.message:"the daemon does not answer"}if(this.open!==open)return;open.abort(),this.open=void 0;let wait=WAITS[Math.
+"hidden"||(clearTimeout(this.timer),this.to.link({is:"connecting"}),this.run())}again(){this.stop(),this.now()}refuse(reason){
+this.stop(),this.to.link({is:"refused",reason})}stop(){clearTimeout(this.timer),this.open?.abort(),this.open=void 0}async run(){
+let open=new AbortController;this.open=open;let reason="the daemon has ended the stream";try{await this.read(open)}catch(error){
+if(error instanceof Refused&&(error.status===401||error.status===403))return this.refuse(error.message);reason=error instanceof
+Refused?error.message:"the daemon does not answer"}if(this.open!==open)return;open.abort(),this.open=void 0;let wait=WAITS[Math.
 min(this.attempts++,WAITS.length-1)];this.to.link({is:"waiting",reason,until:Date.now()+wait}),this.timer=setTimeout(()=>this.
-now(),wait)}async read(open){this.to.last()||this.to.load(await json("/api/1/history"));let silence,heard=()=>{clearTimeout(
-silence),silence=setTimeout(()=>open.abort(),SILENCE)};heard();try{let headers={"Last-Event-ID":this.to.last()},watched=this.
-to.watched(),query2=watched===null?"":`?weave=${watched}`,answer=await ask(`/api/1/stream${query2}`,{headers,signal:open.
-signal});if(!answer.body)return;let reader=answer.body.pipeThrough(new TextDecoderStream).getReader(),text="";for(;;){let{
-done,value}=await reader.read();if(done)return;heard();let[read,rest]=messages(text+value);text=rest;for(let message of read)
-await this.take(message)}}finally{clearTimeout(silence)}}async take({id,event,data}){let said=JSON.parse(data);switch(event){case"\
-hello":this.to.instance(String(said.instance)),said.resumed||this.to.load(await json("/api/1/history")),this.attempts=0,
-this.to.link({is:"live"});break;case"sample":this.to.sample(said,id);break;case"event":this.to.event(said,id);break;case"\
-weave":this.to.weave(said);break;default:break}}};var UPLOT="uplot",ORI_HZ="u-hz",ORI_VT="u-vt",TITLE="u-title",WRAP="u-wrap",UNDER="u-under",OVER="u-over",AXIS="u-axis",
+now(),wait)}async read(open){let silence=new Silence(open,SILENCE);try{this.to.last()||this.to.load(await json("/api/1/h\
+istory",silence));let headers={"Last-Event-ID":this.to.last()},watched=this.to.watched(),query2=watched===null?"":`?weav\
+e=${watched}`,text="";for await(let piece of pieces(`/api/1/stream${query2}`,silence,headers)){let[read,rest]=messages(text+
+piece);text=rest;for(let message of read)await this.take(message,silence)}}finally{silence.end()}}async take({id,event,data},silence){
+let said=JSON.parse(data);switch(event){case"hello":this.to.instance(String(said.instance)),said.resumed||this.to.load(await json(
+"/api/1/history",silence)),this.attempts=0,this.to.link({is:"live"});break;case"sample":this.to.sample(said,id);break;case"\
+event":this.to.event(said,id);break;case"weave":this.to.weave(said);break;default:break}}};var LATE=3e3,Asking=class{constructor(by){this.by=by}by;since=null;failed=!1;at=null;async look(now){if(this.since===null){
+this.since=now;try{let answer=await this.by.ask();this.failed=!1,this.at=now,this.by.answered(answer)}catch(error){if(error instanceof
+Refused&&error.status===401)return this.by.refused(error.message);this.failed=!0}finally{this.since=null}}}age(now){let isLate=this.
+since!==null&&now-this.since>LATE;return this.at!==null&&(this.failed||isLate)?(now-this.at)/1e3:null}};var UPLOT="uplot",ORI_HZ="u-hz",ORI_VT="u-vt",TITLE="u-title",WRAP="u-wrap",UNDER="u-under",OVER="u-over",AXIS="u-axis",
 OFF="u-off",SELECT="u-select",CURSOR_X="u-cursor-x",CURSOR_Y="u-cursor-y",CURSOR_PT="u-cursor-pt",LEGEND="u-legend",LEGEND_LIVE="\
 u-live",LEGEND_INLINE="u-inline",LEGEND_SERIES="u-series",LEGEND_MARKER="u-marker",LEGEND_LABEL="u-label",LEGEND_VALUE="\
 u-value",WIDTH="width",HEIGHT="height";var BOTTOM="bottom",LEFT="left",RIGHT="right",hexBlack="#000",transparent=hexBlack+"0",mousemove="mousemove",mousedown="\
@@ -1057,14 +1063,16 @@ max(0,dash)),Number(id.slice(dash+1))]}var OTHERS="other paths",COLORS=12,DASHES
 DASHES.length]}function ofPaths(figure2,scale,withSum){return model=>{let scaled=cells=>scale===1?cells:cells.map(cell=>typeof cell==
 "number"?cell*scale:cell),lines=model.paths.map((path,place)=>({label:path.name??OTHERS,color:place,values:scaled(path[figure2])}));
 if(withSum&&lines.length>1){let rows=model.t.map((_3,row)=>sum(lines.map(line=>line.values[row])));lines.unshift({label:"\
-all paths",color:-1,values:rows})}return lines}}var CONNECTIONS=6;function ofConnections(model){let moved=new Map;for(let row of model.
-conns)for(let[id,send,receive]of row)moved.set(id,(moved.get(id)??0)+send+receive);return[...moved].sort((a2,b2)=>b2[1]-
-a2[1]||a2[0]-b2[0]).slice(0,CONNECTIONS).map(([id])=>id).sort((a2,b2)=>a2-b2).map(id=>({label:`#${id}`,color:id%COLORS,values:model.
-conns.map(row=>{let own=row.find(one=>one[0]===id);return own?own[1]+own[2]:null})}))}var PATH_CHARTS=[{id:"send",title:"\
-Sending",unit:"Mb/s",show:number,lines:ofPaths("send",1,!0)},{id:"receive",title:"Receiving",unit:"Mb/s",show:number,lines:ofPaths(
-"receive",1,!0)},{id:"srtt",title:"Round-trip time",unit:"ms, smoothed",show:number,lines:ofPaths("srtt",1,!1)},{id:"que\
-ueing",title:"Queueing delay",unit:"ms above the least round trip",show:number,lines:ofPaths("queueing",1,!1)},{id:"retr\
-ansmitted",title:"Retransmitted",unit:"% of segments",show:number,lines:ofPaths("retransmitted",100,!1)}],CONNECTION_CHARTS=[
+all paths",color:-1,values:rows})}return lines}}var CONNECTIONS=6,LISTED=4;function moved(id,rows){let cells=rows.map(row=>{
+let own=row.find(one=>one[0]===id);return own?own[1]+own[2]:row.length<LISTED?0:null}),listed=rows.map(row=>row.some(one=>one[0]===
+id)),[first,last]=[listed.indexOf(!0),listed.lastIndexOf(!0)];return cells.map((cell,row)=>row>=first-1&&row<=last+1?cell:
+null)}function ofConnections(model){let sums=new Map;for(let row of model.conns)for(let[id,send,receive]of row)sums.set(
+id,(sums.get(id)??0)+send+receive);return[...sums].sort((a2,b2)=>b2[1]-a2[1]||a2[0]-b2[0]).slice(0,CONNECTIONS).map(([id])=>id).
+sort((a2,b2)=>a2-b2).map(id=>({label:`#${id}`,color:id%COLORS,values:moved(id,model.conns)}))}var PATH_CHARTS=[{id:"send",
+title:"Sending",unit:"Mb/s",show:number,lines:ofPaths("send",1,!0)},{id:"receive",title:"Receiving",unit:"Mb/s",show:number,
+lines:ofPaths("receive",1,!0)},{id:"srtt",title:"Round-trip time",unit:"ms, smoothed",show:number,lines:ofPaths("srtt",1,
+!1)},{id:"queueing",title:"Queueing delay",unit:"ms above the least round trip",show:number,lines:ofPaths("queueing",1,!1)},
+{id:"retransmitted",title:"Retransmitted",unit:"% of segments",show:number,lines:ofPaths("retransmitted",100,!1)}],CONNECTION_CHARTS=[
 {id:"conns",title:"Busiest connections",unit:"Mb/s, both directions",show:number,lines:ofConnections},{id:"count",title:"\
 Connections",unit:"open, and of these in use",show:value=>typeof value=="number"?String(Math.round(value)):number(value),
 lines:model=>[{label:"open",color:0,values:model.open},{label:"in use",color:1,values:model.used}]}],CHARTS=[...PATH_CHARTS,
@@ -1324,11 +1332,13 @@ refused(page2.link.reason):b`${patterns()}
       </section>
       <section aria-labelledby="lanes-heading" ?hidden=${!hasLanes(page2.status)}>
         <h2 id="lanes-heading">Lanes</h2>
+        <p class="empty">${asOf(page2)}</p>
         ${page2.status?lanes(page2.status,page2.laneRates):A}
       </section>
       <section aria-labelledby="connections-heading" ?hidden=${!hasConnections(page2)}>
         <h2 id="connections-heading">Connections</h2>
         <div class="charts">${CONNECTION_CHARTS.map(chart=>figure(chart,page2,actions2))}</div>
+        <p class="empty">${asOf(page2)}</p>
         ${page2.status?connections(page2.status,page2.rates,page2.opened,actions2.connection):b`<p class="empty">They are being asked for.</p>`}
       </section>
       ${weave(page2,actions2)} ${events(page2,actions2)}
@@ -1343,11 +1353,12 @@ refused(page2.link.reason):b`${patterns()}
     <p role="alert">${reason}</p>
     <p>On the daemon's machine, this prints the address with the token:</p>
     <pre>weftline status --url</pre>
-  </main>`}function hasConnections({status:status2}){return!status2?.daemon.startsWith("cotag")}function shownRow({row,model}){
-return row??model.t.length-1}function when(page2){return page2.row===null?"now":`at ${clock(page2.x[page2.row])}`}function heading({
-status:status2,model}){let state=model.state||status2?.state||"",facts=status2?[`version ${status2.version}`,`process ${status2.
-pid}`,`up for ${duration(status2.uptime_s)}`,status2.listening.length>0?`listening on ${status2.listening.join(", ")}`:""]:
-[];return b`<div>
+  </main>`}function asOf({statusAge}){return statusAge===null?"":`as of ${duration(statusAge)} ago`}function hasConnections({
+status:status2}){return!status2?.daemon.startsWith("cotag")}function shownRow({row,model}){return row??model.t.length-1}
+function when(page2){return page2.row===null?"now":`at ${clock(page2.x[page2.row])}`}function heading(page2){let{status:status2,
+model}=page2,state=model.state||status2?.state||"",facts=status2?[`version ${status2.version}`,`process ${status2.pid}`,
+`up for ${duration(status2.uptime_s)}`,status2.listening.length>0?`listening on ${status2.listening.join(", ")}`:"",asOf(
+page2)]:[];return b`<div>
     <h1>
       Weftline ${status2?b`<code>${status2.daemon}</code>`:A}
       ${state?b`<span class="badge ${state}">${state}</span>`:A}
@@ -1360,16 +1371,16 @@ pid}`,`up for ${duration(status2.uptime_s)}`,status2.listening.length>0?`listeni
       ${reason?`No connection: ${reason}. Trying again by itself.`:words2[link2.is]}
     </p>
     ${link2.is==="waiting"?b`<button type="button" @click=${retry}>Try now</button>`:A}
-  </div>`}function tiles({model,status:status2}){let row=model.t.length-1,up=model.paths.filter(path=>path.state[row]===
+  </div>`}function tiles(page2){let{model,status:status2}=page2,row=model.t.length-1,up=model.paths.filter(path=>path.state[row]===
 "up").length,known=model.paths.filter(path=>(path.state[row]??"unused")!=="unused").length,all2=figure2=>number(sum(model.
 paths.map(path=>path[figure2][row]))??0),tile=(name,value,more="")=>b`<div class="tile"><dt>${name}</dt><dd>${value} <span class="unit">${more}</span></dd></div>`,
-memory=status2?.memory;return b`<dl class="tiles">
+memory=status2?.memory,old=asOf(page2)&&`, ${asOf(page2)}`;return b`<dl class="tiles">
     ${tile("Sending",all2("send"),"Mb/s")} ${tile("Receiving",all2("receive"),"Mb/s")}
     ${tile("Paths up",up,`of ${known}`)}
     ${tile("Connections in use",model.used[row]??0,`of ${model.open[row]??0} open`)}
-    ${memory?tile("Memory",bytes(memory.resident_bytes),`${bytes(memory.reserved_bytes)} reserved`):A}
+    ${memory?tile("Memory",bytes(memory.resident_bytes),`${bytes(memory.reserved_bytes)} reserved${old}`):A}
     ${status2?tile("Since the start",status2.connections_opened,`connections, ${status2.connections_failed} failed, ${status2.
-handshakes_refused} handshakes refused`):A}
+handshakes_refused} handshakes refused${old}`):A}
   </dl>`}function controls(page2,{show,pause}){return b`<div class="controls">
     <fieldset>
       <legend class="unseen">Time shown</legend>
@@ -1442,40 +1453,41 @@ error:"error: "},time2=event=>b`<time>${clock(page2.model.epoch+event.t)}</time>
             ${c2(shown,event=>event,item)}
           </ol>`}
     </div>
-  </section>`}var LISTED=50,ASKING=2e3,CALM=5e3,MARKED=["path_down","path_silent","path_stalled","path_recovered","path_up"],MAX_HELD=2*
+  </section>`}var LISTED2=50,ASKING=2e3,CALM=5e3,MARKED=["path_down","path_silent","path_stalled","path_recovered","path_up"],MAX_HELD=2*
 1200,root=document.getElementById("app"),calm=matchMedia("(prefers-reduced-motion: reduce)"),page={model:new Model,status:void 0,
-rates:new Map,laneRates:new Map,link:{is:"connecting"},x:[],span:{from:0,to:1},window:WINDOWS[1][0],paused:!1,row:null,tables:new Set,
-opened:new Set,problemsOnly:!1,weave:null,weaveShown:shownAtFirst()},plots=[],style=theme(),lastDrawn=0,wanted=!1,charts=!0;
-function draw(byUser=!1,withCharts=!0){!byUser&&page.paused||(charts||=withCharts,!(!byUser&&calm.matches&&performance.now()-
-lastDrawn<CALM)&&(wanted||(wanted=!0,requestAnimationFrame(()=>{wanted=!1,paint2()}))))}function paint2(){let{model}=page;
-lastDrawn=performance.now(),page.x=model.t.map(t4=>model.epoch+t4);let to=page.x.at(-1)??(model.epoch===0?0:Date.now()/1e3),
-from=to-page.window;if(page.span=model.epoch===0?{from:Math.max(0,from),to:Math.max(1,to)}:{from,to},page.row!==null&&page.
-row>=page.x.length&&(page.row=null),D(view2(page,actions),root),document.title=title(),page.link.is==="refused"){plots=[];
-return}if(page.weave){let places=placesOf(page.weave.names,model.paths.map(one=>one.name));paint(page.weave,page.weaveShown,
-palette(path=>places.get(path)??path),!1)}if(!charts&&plots.length>0)return;charts=!1,plots.length===0&&(plots=CHARTS.map(
-plotOf));let marks=model.events.filter(event=>MARKED.includes(event.name)&&event.level!=="info").map(event=>({t:model.epoch+
-event.t,level:event.level}));for(let plot of plots)plot.draw(model,page.x,page.span,marks,style);let time2=page.row===null?
-null:page.x[page.row];queueMicrotask(()=>plots.forEach(plot=>plot.point(time2)))}function plotOf(chart){let at=document.
-getElementById(`plot-${chart.id}`);return new Plot(chart,at,row=>{page.row!==row&&(page.row=row,draw(!0))})}function title(){
-let{model,status:known,link:link2}=page,row=model.t.length-1;return link2.is!=="live"||row<0?"Weftline":`${model.paths.some(
-path=>["silent","down"].includes(path.state[row]))?"⚠ ":""}Weftline ${known?.daemon??""}`.trim()}var actions={show(window2){
-page.window=window2,page.row=null,draw(!0)},pause(){page.paused=!page.paused,page.paused||resume(),draw(!0)},retry(){stream.
-now()},point(row){page.row=row,draw(!0)},table(id,open){open!==page.tables.has(id)&&(open?page.tables.add(id):page.tables.
-delete(id),draw(!0))},connection(id){page.opened.delete(id)||page.opened.add(id),draw(!0)},problems(only){page.problemsOnly=
-only,draw(!0)},watch(connection){page.weave=connection===null?null:new Weave(connection),page.weaveShown={...page.weaveShown,
-direction:null,row:null},stream.again(),draw(!0)},weave(what){Object.assign(page.weaveShown,what),draw(!0,!1)}},held=[];
-function take(what,withCharts=!0){page.paused?held&&held.push(what)>MAX_HELD&&(held=void 0):(what(),draw(!1,withCharts))}
-function resume(){if(held)for(let what of held)what();else page.model.last="",stream.again();held=[]}var instance="",stream=new Stream(
-{last:()=>page.model.last,instance(name){page.weave&&instance!==""&&instance!==name&&(page.weave=new Weave(page.weave.connection)),
-instance=name},load(history2){let now=Date.now()/1e3;take(()=>{page.model.load(history2,now),page.row=null})},sample(sample,id){
-take(()=>{let isFull=page.model.t.length===1200;page.model.add(sample,id)&&isFull&&page.row!==null&&(page.row=Math.max(0,
-page.row-1))})},event(event,id){take(()=>page.model.addEvent(event,id))},watched(){return page.weave&&!page.weave.over?page.
-weave.connection:null},weave(message){let{weave:weave2}=page;!weave2||message.connection!==weave2.connection||take(()=>weave2.
-take(message),!1)},link(link2){page.link=link2,draw(!0),link2.is==="live"&&askStatus()}}),asking=!1;async function askStatus(){
-if(!(page.link.is!=="live"||page.paused||asking)){asking=!0;try{let now=await status(LISTED);page.status&&page.status.pid===
+statusAge:null,rates:new Map,laneRates:new Map,link:{is:"connecting"},x:[],span:{from:0,to:1},window:WINDOWS[1][0],paused:!1,
+row:null,tables:new Set,opened:new Set,problemsOnly:!1,weave:null,weaveShown:shownAtFirst()},plots=[],style=theme(),lastDrawn=0,
+wanted=!1,charts=!0;function draw(byUser=!1,withCharts=!0){!byUser&&page.paused||(charts||=withCharts,!(!byUser&&calm.matches&&
+performance.now()-lastDrawn<CALM)&&(wanted||(wanted=!0,requestAnimationFrame(()=>{wanted=!1,paint2()}))))}function paint2(){
+let{model}=page;lastDrawn=performance.now(),page.x=model.t.map(t4=>model.epoch+t4);let to=page.x.at(-1)??(model.epoch===
+0?0:Date.now()/1e3),from=to-page.window;if(page.span=model.epoch===0?{from:Math.max(0,from),to:Math.max(1,to)}:{from,to},
+page.row!==null&&page.row>=page.x.length&&(page.row=null),page.statusAge=page.paused||page.link.is!=="live"?null:asking.
+age(lastDrawn),D(view2(page,actions),root),document.title=title(),page.link.is==="refused"){plots=[];return}if(page.weave){
+let places=placesOf(page.weave.names,model.paths.map(one=>one.name));paint(page.weave,page.weaveShown,palette(path=>places.
+get(path)??path),!1)}if(!charts&&plots.length>0)return;charts=!1,plots.length===0&&(plots=CHARTS.map(plotOf));let marks=model.
+events.filter(event=>MARKED.includes(event.name)&&event.level!=="info").map(event=>({t:model.epoch+event.t,level:event.level}));
+for(let plot of plots)plot.draw(model,page.x,page.span,marks,style);let time2=page.row===null?null:page.x[page.row];queueMicrotask(
+()=>plots.forEach(plot=>plot.point(time2)))}function plotOf(chart){let at=document.getElementById(`plot-${chart.id}`);return new Plot(
+chart,at,row=>{page.row!==row&&(page.row=row,draw(!0))})}function title(){let{model,status:known,link:link2}=page,row=model.
+t.length-1;return link2.is!=="live"||row<0?"Weftline":`${model.paths.some(path=>["silent","down"].includes(path.state[row]))?
+"⚠ ":""}Weftline ${known?.daemon??""}`.trim()}var actions={show(window2){page.window=window2,page.row=null,draw(!0)},pause(){
+page.paused=!page.paused,page.paused||resume(),draw(!0)},retry(){stream.now()},point(row){page.row=row,draw(!0)},table(id,open){
+open!==page.tables.has(id)&&(open?page.tables.add(id):page.tables.delete(id),draw(!0))},connection(id){page.opened.delete(
+id)||page.opened.add(id),draw(!0)},problems(only){page.problemsOnly=only,draw(!0)},watch(connection){page.weave=connection===
+null?null:new Weave(connection),page.weaveShown={...page.weaveShown,direction:null,row:null},stream.again(),draw(!0)},weave(what){
+Object.assign(page.weaveShown,what),draw(!0,!1)}},held=[];function take(what,withCharts=!0){page.paused?held&&held.push(
+what)>MAX_HELD&&(held=void 0):(what(),draw(!1,withCharts))}function resume(){if(held)for(let what of held)what();else page.
+model.last="",stream.again();held=[],askStatus()}var instance="",stream=new Stream({last:()=>page.model.last,instance(name){
+page.weave&&instance!==""&&instance!==name&&(page.weave=new Weave(page.weave.connection)),instance=name},load(history2){
+let now=Date.now()/1e3;take(()=>{page.model.load(history2,now),page.row=null})},sample(sample,id){take(()=>{let isFull=page.
+model.t.length===1200;page.model.add(sample,id)&&isFull&&page.row!==null&&(page.row=Math.max(0,page.row-1))})},event(event,id){
+take(()=>page.model.addEvent(event,id))},watched(){return page.weave&&!page.weave.over?page.weave.connection:null},weave(message){
+let{weave:weave2}=page;!weave2||message.connection!==weave2.connection||take(()=>weave2.take(message),!1)},link(link2){page.
+link=link2,draw(!0),askStatus()}}),asking=new Asking({ask:()=>status(LISTED2),answered(now){page.status&&page.status.pid===
 now.pid&&(page.rates=rates(page.status,now),page.laneRates=laneRates(page.status,now)),page.status=now;let open=new Set(
-now.connections.map(one=>one.number));for(let id of page.opened)open.has(id)||page.opened.delete(id);draw()}catch{}finally{
-asking=!1}}}window.addEventListener("resize",()=>page.weave&&draw(!0));matchMedia("(prefers-color-scheme: dark)").addEventListener(
-"change",()=>{style=theme(),draw(!0)});setInterval(()=>{askStatus()},ASKING);async function start(){try{await begin2()}catch(error){
-page.link={is:"refused",reason:error instanceof Error?error.message:String(error)},draw(!0);return}stream.follow()}root.
-replaceChildren();draw(!0);start();window.addEventListener("hashchange",()=>{start()});
+now.connections.map(one=>one.number));for(let id of page.opened)open.has(id)||page.opened.delete(id);draw()},refused:reason=>stream.
+refuse(reason)});function askStatus(){page.link.is==="live"&&!page.paused&&asking.look(performance.now())}window.addEventListener(
+"resize",()=>page.weave&&draw(!0));matchMedia("(prefers-color-scheme: dark)").addEventListener("change",()=>{style=theme(),
+draw(!0)});setInterval(askStatus,ASKING);async function start(){try{await begin2()}catch(error){page.link={is:"refused",
+reason:error instanceof Error?error.message:String(error)},draw(!0);return}stream.follow()}root.replaceChildren();draw(!0);
+start();window.addEventListener("hashchange",()=>{start()});

@@ -164,7 +164,7 @@ holding.clear(),this.bank.reset(),this.slots.clear(),this.going.clear()}};async 
 let from=new Uint8Array(frame.allocationSize()),[luma,chroma]=await frame.copyTo(from),to=new Uint8Array(into);for(let row=0;row<
 high;row++){let at=luma.offset+row*luma.stride;to.set(from.subarray(at,at+wide),layout[0].offset+row*layout[0].stride)}for(let row=0;row<
 high/2;row++)for(let column=0;column<wide/2;column++){let at=chroma.offset+row*chroma.stride+2*column;to[layout[1].offset+
-row*layout[1].stride+column]=from[at],to[layout[2].offset+row*layout[2].stride+column]=from[at+1]}}var POSES=50,STEP=8,ASKING={first:100,times:10,later:500},SILENCE=1e4,AGAIN=1e3,scope=globalThis,post=(message,transfer=[])=>scope.
+row*layout[1].stride+column]=from[at],to[layout[2].offset+row*layout[2].stride+column]=from[at+1]}}var POSES=50,STEP=8,ASKING={first:100,times:10,later:500},SILENCE=1e4,AGAIN=1e3,PATIENCE=1e4,scope=globalThis,post=(message,transfer=[])=>scope.
 postMessage(message,transfer),link=to=>post({is:"link",link:to}),socket=null,send=bytes=>{socket?.readyState===WebSocket.
 OPEN&&socket.send(bytes)},clock=new Clock,engine=new Engine(clock,post,of=>send(shown(of))),head={yaw:0,pitch:0,roll:0},
 heard=now(),asked=0,lastAsked=0,final=!1,hidden=!0,waiting;function take(bytes){heard=now();let message=decode(bytes);if(message)
@@ -178,14 +178,16 @@ function connect(){if(clearTimeout(waiting),socket)return;engine.stop(),link({is
 let opened=!1;opening.onopen=()=>{socket===opening&&(opened=!0,heard=now(),link({is:"live"}))},opening.onmessage=({data})=>{
 if(socket===opening)try{take(new Uint8Array(data))}catch(error){post({is:"trouble",text:String(error)})}},opening.onclose=
 ({code,reason})=>{if(socket===opening&&(socket=null,!final)){if(code===1e3&&opened){final=!0,link({is:"over"});return}again(
-reason||(opened?"the connection broke off":""))}}}function hide(is){if(is===hidden||final)return;if(hidden=is,!is)return connect();
-clearTimeout(waiting);let old=socket;socket=null,old?.close(1e3,"hidden"),engine.stop()}async function again(known){let reason=known;
-try{let answer=await fetch("/api/1/room",{cache:"no-store"});if(answer.status===401||answer.status===403){link({is:"refu\
-sed",reason:(await answer.json()).error});return}answer.status===503&&(reason=(await answer.json()).error)}catch{reason||=
-"the program does not answer; it may have ended"}hidden||socket||(link({is:"waiting",reason}),clearTimeout(waiting),waiting=
-setTimeout(connect,AGAIN))}scope.onmessage=({data})=>{switch(data.is){case"pose":head={yaw:data.yaw,pitch:data.pitch,roll:data.
-roll},engine.turn(head);break;case"done":engine.done(data.number,data.shown,data.buffer);break;case"hidden":hide(data.hidden);
-break;case"steer":send(steer());break}};setInterval(()=>engine.step(),STEP);setInterval(()=>{let at=now();if(!socket||socket.
-readyState!==WebSocket.OPEN)return;if(at-heard>SILENCE){socket.close(4e3,"silence");return}let position=clock.position(at);
-position!==null&&send(poses([{at:position,...head}])),at-lastAsked>=(asked<ASKING.times?ASKING.first:ASKING.later)&&(lastAsked=
-at,asked+=1,send(ping(Math.round(performance.now()*1e3))))},POSES);
+reason||(opened?"the connection broke off":""))}}}function leave(code,reason){let old=socket;socket=null,old?.close(code,
+reason)}function hide(is){if(!(is===hidden||final)){if(hidden=is,!is)return connect();clearTimeout(waiting),leave(1e3,"h\
+idden"),engine.stop()}}async function again(known){let reason=known;known&&link({is:"waiting",reason});try{let answer=await fetch(
+"/api/1/room",{cache:"no-store",signal:AbortSignal.timeout(PATIENCE)});if(answer.status===401||answer.status===403){link(
+{is:"refused",reason:(await answer.json()).error});return}answer.status===503&&(reason=(await answer.json()).error),reason||=
+"the WebSocket cannot be opened; a proxy has to pass Upgrade and Connection on"}catch{reason||="the program does not ans\
+wer; it may have ended"}hidden||socket||(link({is:"waiting",reason}),clearTimeout(waiting),waiting=setTimeout(connect,AGAIN))}
+scope.onmessage=({data})=>{switch(data.is){case"pose":head={yaw:data.yaw,pitch:data.pitch,roll:data.roll},engine.turn(head);
+break;case"done":engine.done(data.number,data.shown,data.buffer);break;case"hidden":hide(data.hidden);break;case"steer":
+send(steer());break}};setInterval(()=>engine.step(),STEP);setInterval(()=>{let at=now();if(!socket||socket.readyState!==
+WebSocket.OPEN)return;if(at-heard>SILENCE){leave(4e3,"silence"),again(`nothing has come for ${SILENCE/1e3} s`);return}let position=clock.
+position(at);position!==null&&send(poses([{at:position,...head}])),at-lastAsked>=(asked<ASKING.times?ASKING.first:ASKING.
+later)&&(lastAsked=at,asked+=1,send(ping(Math.round(performance.now()*1e3))))},POSES);

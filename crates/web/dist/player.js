@@ -175,17 +175,18 @@ TURN);case"ArrowDown":return turned(view2,0,-TURN);case"+":case"=":return{...vie
 function turned(view2,yaw,pitch){return{...view2,yaw:within(view2.yaw+yaw),pitch:Math.max(-90,Math.min(90,view2.pitch+pitch))}}
 function dragged(view2,x2,y2,width,height){let[wide]=halves(view2.fov,width,height),perPixel=2*wide/width*(180/Math.PI);
 return turned(view2,-x2*perPixel,y2*perPixel)}var Look=class{constructor(canvas2,changed){this.changed=changed;let held2=null;
-canvas2.addEventListener("pointerdown",event=>{held2||(held2={id:event.pointerId,x:event.clientX,y:event.clientY},canvas2.
-setPointerCapture(event.pointerId))}),canvas2.addEventListener("pointermove",event=>{if(held2?.id!==event.pointerId)return;
-let[x2,y2]=[event.clientX-held2.x,event.clientY-held2.y];held2={id:held2.id,x:event.clientX,y:event.clientY},this.move(dragged(
-this.view,x2,y2,canvas2.clientWidth,canvas2.clientHeight))});let release=event=>{held2?.id===event.pointerId&&(held2=null)};
-canvas2.addEventListener("pointerup",release),canvas2.addEventListener("pointercancel",release),canvas2.addEventListener(
-"keydown",event=>{if(event.ctrlKey||event.altKey||event.metaKey)return;let view2=byKey(this.view,event.key);view2&&(event.
-preventDefault(),this.move(view2))})}changed;view={yaw:0,pitch:0,roll:0,fov:WIDEST};by="hand";move(view2){if(this.by==="\
-headset")return;let{pitch,roll}=this.view;this.set(this.by==="device"?{...view2,pitch,roll}:view2)}follow(head,before){let turn2=before?
-head.yaw-before.yaw:0;this.set({...this.view,yaw:within(this.view.yaw+turn2),pitch:head.pitch,roll:head.roll})}upright(){
-this.by="hand";let{yaw,pitch}=this.view,above=headOf(matrix({...this.view,pitch:90*Math.sign(pitch)}));this.set({...this.
-view,yaw:Math.abs(pitch)>60?above.yaw:yaw,roll:0})}set(view2){this.view=view2,this.changed(view2)}};var PATIENCE2=3e3;function held(alpha,beta,gamma,screen2){let[a2,b2,c2,s2]=[alpha,beta,gamma,screen2].map(angle=>angle*Math.
+canvas2.addEventListener("pointerdown",event=>{held2||event.button!==0||(held2={id:event.pointerId,x:event.clientX,y:event.
+clientY},canvas2.setPointerCapture(event.pointerId))}),canvas2.addEventListener("pointermove",event=>{if(held2?.id!==event.
+pointerId)return;if(!(event.buttons&1)){held2=null;return}let[x2,y2]=[event.clientX-held2.x,event.clientY-held2.y];held2=
+{id:held2.id,x:event.clientX,y:event.clientY},this.move(dragged(this.view,x2,y2,canvas2.clientWidth,canvas2.clientHeight))});
+let release=event=>{held2?.id===event.pointerId&&(held2=null)};canvas2.addEventListener("pointerup",release),canvas2.addEventListener(
+"pointercancel",release),canvas2.addEventListener("lostpointercapture",release),canvas2.addEventListener("keydown",event=>{
+if(event.ctrlKey||event.altKey||event.metaKey)return;let view2=byKey(this.view,event.key);view2&&(event.preventDefault(),
+this.move(view2))})}changed;view={yaw:0,pitch:0,roll:0,fov:WIDEST};by="hand";move(view2){if(this.by==="headset")return;let{
+pitch,roll}=this.view;this.set(this.by==="device"?{...view2,pitch,roll}:view2)}follow(head,before){let turn2=before?head.
+yaw-before.yaw:0;this.set({...this.view,yaw:within(this.view.yaw+turn2),pitch:head.pitch,roll:head.roll})}upright(){this.
+by="hand";let{yaw,pitch}=this.view,above=headOf(matrix({...this.view,pitch:90*Math.sign(pitch)}));this.set({...this.view,
+yaw:Math.abs(pitch)>60?above.yaw:yaw,roll:0})}set(view2){this.view=view2,this.changed(view2)}};var PATIENCE2=3e3;function held(alpha,beta,gamma,screen2){let[a2,b2,c2,s2]=[alpha,beta,gamma,screen2].map(angle=>angle*Math.
 PI/180),[ca,sa,cb,sb,cg,sg]=[a2,b2,c2].flatMap(angle=>[Math.cos(angle),Math.sin(angle)]),right=[ca*cg-sa*sb*sg,cg*sa+ca*
 sb*sg,-cb*sg],top=[-cb*sa,ca*cb,sb],out=[ca*sg+cg*sa*sb,sa*sg-ca*cg*sb,cb*cg],left=right.map((value,at)=>top[at]*Math.sin(
 s2)-value*Math.cos(s2)),up=right.map((value,at)=>value*Math.sin(s2)+top[at]*Math.cos(s2)),ours=([east,north,high])=>[north,

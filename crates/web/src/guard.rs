@@ -38,6 +38,10 @@ const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// The longest name of a host, in bytes (RFC 1035 §2.3.4).
 const MAX_NAME: usize = 253;
+/// How the cookies of all our programs begin, and how many of them a browser may keep for one host: a
+/// request has to have room for all.
+const COOKIES: &str = "weftline-";
+const MAX_COOKIES: usize = 16;
 
 /// A name that no host can have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -77,11 +81,16 @@ impl Refusal {
 /// 128 random bits as text.
 struct Secret(String);
 
+/// So many random bytes as text.
+fn draw<const N: usize>() -> Result<String, ring::error::Unspecified> {
+    let mut bytes = [0; N];
+    SystemRandom::new().fill(&mut bytes)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
 impl Secret {
     fn draw() -> Result<Self, ring::error::Unspecified> {
-        let mut bytes = [0; 16];
-        SystemRandom::new().fill(&mut bytes)?;
-        Ok(Self(bytes.iter().map(|byte| format!("{byte:02x}")).collect()))
+        draw::<16>().map(Self)
     }
 
     /// Whether `given` is it. How long that takes says nothing of how much of it is right.
@@ -136,6 +145,9 @@ pub(crate) struct Guard {
     words: Words,
     token: Secret,
     session: Secret,
+    /// The name of the session's cookie. Cookies are shared by all ports of a host, and daemons of
+    /// several machines may have one port there, by `ssh -L`: so each process has a name of its own.
+    cookie: String,
 }
 
 impl Guard {
@@ -150,7 +162,9 @@ impl Guard {
         words: Words,
     ) -> Result<Self, ring::error::Unspecified> {
         let names = names.iter().map(|name| name.to_ascii_lowercase()).collect();
-        Ok(Self { address, names, words, token: Secret::draw()?, session: Secret::draw()? })
+        let cookie = format!("{COOKIES}{}", draw::<4>()?);
+        let (token, session) = (Secret::draw()?, Secret::draw()?);
+        Ok(Self { address, names, words, token, session, cookie })
     }
 
     /// Where to open the page, with the token, which browsers do not send with it.
@@ -231,10 +245,8 @@ impl Guard {
 
     /// Refuses a request that shows neither a session nor the token.
     pub(crate) fn check_session(&self, headers: &HeaderMap) -> Result<(), Refusal> {
-        let cookies = headers.get_all(COOKIE).iter();
-        let pairs = cookies.flat_map(|all| all.as_bytes().split(|byte| *byte == b';'));
-        let name = format!("{}=", self.cookie());
-        let mut given = pairs.filter_map(|pair| pair.trim_ascii().strip_prefix(name.as_bytes()));
+        let name = format!("{}=", self.cookie);
+        let mut given = cookies(headers).filter_map(|pair| pair.strip_prefix(name.as_bytes()));
         let bearer = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
         let bearer = bearer.and_then(|value| value.strip_prefix(b"Bearer "));
         if given.any(|given| self.session.is(given)) || bearer.is_some_and(|it| self.token.is(it)) {
@@ -249,12 +261,14 @@ impl Guard {
         ))
     }
 
-    /// The cookie for a session, if `body` has the token.
+    /// The cookie for a session, if `body` has the token, and before it what makes the browser forget
+    /// the oldest of such cookies, where it has many: those of processes that have ended stay for as long
+    /// as the browser runs.
     pub(crate) fn exchange(
         &self,
         headers: &HeaderMap,
         body: &[u8],
-    ) -> Result<HeaderValue, Refusal> {
+    ) -> Result<Vec<HeaderValue>, Refusal> {
         let given: Token = serde_json::from_slice(body).map_err(|error| {
             let text = format!("the body is not {{\"token\":\"…\"}}: {error}");
             Refusal::new(StatusCode::BAD_REQUEST, text)
@@ -268,16 +282,29 @@ impl Guard {
         let is_https =
             headers.get(ORIGIN).is_some_and(|origin| origin.as_bytes().starts_with(b"https://"));
         let secure = if is_https { "; Secure" } else { "" };
-        let (name, session) = (self.cookie(), &self.session.0);
-        let cookie = format!("{name}={session}; Path=/api/1; HttpOnly; SameSite=Strict{secure}");
-        HeaderValue::from_str(&cookie)
+        let rest = format!("Path=/api/1; HttpOnly; SameSite=Strict{secure}");
+        // The oldest come first (RFC 6265 §5.4).
+        let kept: Vec<_> = cookies(headers).filter_map(name_of_ours).collect();
+        let over = kept.len().saturating_sub(MAX_COOKIES - 1);
+        let forget = kept[..over].iter().map(|name| format!("{name}=; Max-Age=0; {rest}"));
+        let own = format!("{}={}; {rest}", self.cookie, self.session.0);
+        let all = forget.chain([own]).map(|cookie| HeaderValue::from_str(&cookie));
+        all.collect::<Result<_, _>>()
             .map_err(|error| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
     }
+}
 
-    /// Cookies are shared by all ports of a host, so each daemon's has a name of its own.
-    fn cookie(&self) -> String {
-        format!("weftline-{}", self.address.port())
-    }
+/// The cookies of a request, each with its name.
+fn cookies(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
+    let all = headers.get_all(COOKIE).iter();
+    all.flat_map(|all| all.as_bytes().split(|byte| *byte == b';')).map(<[u8]>::trim_ascii)
+}
+
+/// The name of a cookie, if it is one of our programs'.
+fn name_of_ours(pair: &[u8]) -> Option<&str> {
+    let name = std::str::from_utf8(pair.split(|byte| *byte == b'=').next()?).ok()?;
+    let drawn = name.strip_prefix(COOKIES)?;
+    (drawn.len() == 8 && drawn.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(name)
 }
 
 /// Says on every answer what browsers may do with it.
@@ -426,11 +453,12 @@ mod tests {
         assert_eq!(token.len(), 32);
         let own = headers(&[(HOST, "127.0.0.1:9471"), (ORIGIN, "http://127.0.0.1:9471")]);
         let exchange = |body: &str| guard.exchange(&own, body.as_bytes());
-        let cookie = exchange(&format!("{{\"token\":\"{token}\"}}")).unwrap();
+        let cookies = exchange(&format!("{{\"token\":\"{token}\"}}")).unwrap();
+        let [cookie] = &cookies[..] else { panic!("{cookies:?}") };
         let cookie = cookie.to_str().unwrap();
         assert!(cookie.ends_with("; Path=/api/1; HttpOnly; SameSite=Strict"), "{cookie}");
         let pair = cookie.split(';').next().unwrap();
-        assert!(pair.starts_with("weftline-9471=") && !pair.contains(token), "{cookie}");
+        assert!(pair.starts_with("weftline-") && !pair.contains(token), "{cookie}");
         let session = |name: HeaderName, value: &str| {
             guard.check_session(&headers(&[(name, value)])).map_err(|refusal| refusal.status)
         };
@@ -439,12 +467,12 @@ mod tests {
         assert_eq!(session(AUTHORIZATION, &format!("Bearer {token}")), Ok(()));
 
         let wrong = Err(StatusCode::UNAUTHORIZED);
-        let session_itself = pair.split_once('=').unwrap().1;
+        let (name, session_itself) = pair.split_once('=').unwrap();
         for (name, value) in [
-            (COOKIE, pair.replace("9471", "9472")),
+            (COOKIE, format!("{name}0={session_itself}")),
             (COOKIE, pair[..pair.len() - 1].to_owned()),
-            (COOKIE, "weftline-9471=".to_owned()),
-            (COOKIE, format!("weftline-9471={token}")),
+            (COOKIE, format!("{name}=")),
+            (COOKIE, format!("{name}={token}")),
             (AUTHORIZATION, format!("Bearer {session_itself}")),
             (AUTHORIZATION, format!("Bearer {}", &token[1..])),
             (AUTHORIZATION, "Bearer ".to_owned()),
@@ -472,8 +500,57 @@ mod tests {
         let token = url.strip_prefix("https://weft.example/#k=").unwrap();
         let own = headers(&[(HOST, "weft.example"), (ORIGIN, "https://weft.example")]);
         let body = format!("{{\"token\":\"{token}\"}}");
-        let cookie = guard.exchange(&own, body.as_bytes()).unwrap();
-        assert!(cookie.to_str().unwrap().ends_with("; SameSite=Strict; Secure"), "{cookie:?}");
+        let cookies = guard.exchange(&own, body.as_bytes()).unwrap();
+        assert!(cookies[0].to_str().unwrap().ends_with("; SameSite=Strict; Secure"), "{cookies:?}");
+    }
+
+    /// Name, value and the rest of each cookie that a guard sets for its token in a browser that has
+    /// `kept`.
+    fn set(guard: &Guard, kept: &str) -> Vec<(String, String, String)> {
+        let mut own = headers(&[(HOST, "127.0.0.1:9471"), (ORIGIN, "http://127.0.0.1:9471")]);
+        own.insert(COOKIE, kept.parse().unwrap());
+        let body = format!("{{\"token\":\"{}\"}}", guard.token.0);
+        let set = guard.exchange(&own, body.as_bytes()).unwrap();
+        let parts = |cookie: &HeaderValue| {
+            let (pair, rest) = cookie.to_str().unwrap().split_once("; ").unwrap();
+            let (name, value) = pair.split_once('=').unwrap();
+            (name.to_owned(), value.to_owned(), rest.to_owned())
+        };
+        set.iter().map(parts).collect()
+    }
+
+    /// As where one of them is another machine's, reached by `ssh -L`: a browser keeps one cookie of a
+    /// name, whatever the port.
+    #[test]
+    fn two_daemons_at_one_port_keep_their_sessions() {
+        let guards = [guard_of(&[]), guard_of(&[])];
+        let mut kept = std::collections::BTreeMap::new();
+        for guard in &guards {
+            kept.extend(set(guard, "").into_iter().map(|(name, value, _)| (name, value)));
+        }
+        let all: Vec<_> = kept.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let sent = headers(&[(COOKIE, &all.join("; "))]);
+        for guard in &guards {
+            assert_eq!(guard.check_session(&sent), Ok(()), "{all:?}");
+        }
+    }
+
+    #[test]
+    fn a_browser_keeps_the_cookies_of_so_many_processes_and_forgets_the_oldest() {
+        let guard = guard_of(&[]);
+        let kept = |count| {
+            let names: Vec<_> =
+                (0..count).map(|n| format!("weftline-{n:08x}=5; other{n}=x")).collect();
+            names.join("; ")
+        };
+        assert_eq!(set(&guard, &kept(MAX_COOKIES - 1)).len(), 1);
+        let set = set(&guard, &kept(MAX_COOKIES + 1));
+        let names: Vec<_> = set.iter().map(|(name, ..)| name.as_str()).collect();
+        assert_eq!(names, ["weftline-00000000", "weftline-00000001", &guard.cookie]);
+        for (_, value, rest) in &set[..2] {
+            assert!(value.is_empty() && rest.starts_with("Max-Age=0; Path=/api/1; "), "{rest}");
+        }
+        assert!(!set[2].1.is_empty() && set[2].2.starts_with("Path=/api/1; "), "{set:?}");
     }
 
     #[test]

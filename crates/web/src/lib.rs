@@ -53,6 +53,7 @@
 //! | `guard.rs` | who may see it: names, origins, token and session |
 //! | `assets.rs` | the page itself, built from `ui/` into `dist/` |
 //! | `serve.rs` | HTTP: connections, routes, limits |
+//! | `clock.rs` | the machine's clocks |
 //! | `listen.rs` | where a server listens, and how many it answers at once |
 //! | `files/` | the files of a directory, over HTTP |
 //!
@@ -60,6 +61,7 @@
 //! request takes, pages that watch, what waits for each of them, paths, rows and events have limits.
 
 mod assets;
+mod clock;
 mod files;
 mod guard;
 mod history;

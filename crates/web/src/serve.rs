@@ -2,14 +2,20 @@
 
 use std::convert::Infallible;
 use std::fmt;
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use http_body_util::{BodyExt as _, Either, Full, Limited};
 use hyper::body::{Body, Incoming};
-use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, SET_COOKIE, UPGRADE};
+use hyper::header::{
+    ACCEPT_ENCODING, ALLOW, CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue,
+    SET_COOKIE, UPGRADE,
+};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
@@ -17,6 +23,7 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
 use crate::assets;
+use crate::clock::{Clock, of_thread, since_boot};
 use crate::guard::{self, Guard, Refusal, Words};
 use crate::listen::{self, MAX_HEAD, OpenError, PATIENCE};
 use crate::player::Stage;
@@ -31,15 +38,19 @@ use crate::weave::Loom;
 const MAX_CONNECTIONS: usize = 32;
 /// The longest body of a request in bytes.
 const MAX_BODY: usize = 4 << 10;
+/// The least rate at which a long answer is taken, in bytes per second: ten minutes of many paths are a
+/// megabyte, and links may be slow.
+const LEAST_RATE: u64 = 4 << 10;
 /// The time between two looks at the program.
 const INTERVAL: Duration = Duration::from_millis(500);
-/// A look takes at most one part in so many of the time: after one that took long the next comes
-/// later, but not more than this later.
+/// A look takes at most one part in so many of a processor: after one that took long the next comes
+/// later, but not more than this later. One of a program whose clock is its own takes no more for coming
+/// soon: it is shown moments that wait.
 const COST: u32 = 200;
 const MAX_PAUSE: Duration = Duration::from_secs(10);
 /// Where there is nothing new for so long, pages are told that.
 const STILL_HERE: Duration = Duration::from_secs(10);
-/// The time between two messages of a weave, and the part of the time that making them takes at most.
+/// The time between two messages of a weave, and the part of a processor that making them takes at most.
 const WEAVE_INTERVAL: Duration = Duration::from_millis(250);
 const WEAVE_COST: u32 = 50;
 /// Connections listed in a status unless asked otherwise, and the most that are.
@@ -91,6 +102,15 @@ impl Dashboard {
     /// # Errors
     /// When the address cannot be had, or is reached from other machines and no proxy is named.
     pub async fn open(settings: &Settings, source: Arc<dyn Source>) -> Result<Self, OpenError> {
+        Self::open_by(settings, source, Box::new(since_boot)).await
+    }
+
+    /// The same, with times by this clock.
+    async fn open_by(
+        settings: &Settings,
+        source: Arc<dyn Source>,
+        clock: Clock,
+    ) -> Result<Self, OpenError> {
         let (listener, guard) = settings.listen(guard::DASHBOARD).await?;
         let url = guard.url();
         let mut instance = [0; 8];
@@ -99,7 +119,7 @@ impl Dashboard {
         filled.map_err(|_| OpenError::Random)?;
         let instance = format!("{:016x}", u64::from_be_bytes(instance));
         let board = Arc::new(Board::new(instance, source.has_own_clock()));
-        let daemon = Arc::new(Daemon { board, source });
+        let daemon = Arc::new(Daemon { board, source, clock });
         let looking = tokio::spawn(look(Arc::clone(&daemon))).abort_handle();
         let shared = Arc::new(Shared { guard, face: Face::Dashboard(daemon) });
         let serving = tokio::spawn(shared.accept(listener)).abort_handle();
@@ -204,6 +224,7 @@ impl Face {
 struct Daemon {
     board: Arc<Board>,
     source: Arc<dyn Source>,
+    clock: Clock,
 }
 
 /// What becomes of a connection besides an answer.
@@ -213,19 +234,25 @@ struct Fate {
     watching: Option<Dropped>,
     /// It is a WebSocket from now on.
     opening: Option<Opening>,
+    /// What taking the answer may take longer than [`PATIENCE`].
+    more: Duration,
 }
 
 /// Looks at the program for ever.
 async fn look(shared: Arc<Daemon>) {
-    let began = tokio::time::Instant::now();
+    let began = (shared.clock)();
     let mut rates = Rates::default();
-    let mut told = began;
+    let mut told = tokio::time::Instant::now();
+    let cost = if shared.source.has_own_clock() { 0 } else { COST };
     loop {
-        let started = Instant::now();
+        let started = Looked::now();
         let looks = shared.source.looks();
         let seen = looks.into_iter().map(|look| {
-            let at = look.at.unwrap_or_else(|| began.elapsed());
-            (rates.sample(&look, at.as_secs_f64()), look.events)
+            let at = look.at.map_or_else(
+                || (shared.clock)().saturating_sub(began).as_secs_f64() - look.age.as_secs_f64(),
+                |at| at.as_secs_f64(),
+            );
+            (rates.sample(&look, at), look.events)
         });
         let seen: Vec<_> = seen.collect();
         if !seen.is_empty() {
@@ -235,9 +262,28 @@ async fn look(shared: Arc<Daemon>) {
             shared.board.tell_still_here();
             told = tokio::time::Instant::now();
         }
-        let took = started.elapsed();
-        let pause = INTERVAL.saturating_sub(took).max(took.saturating_mul(COST));
-        tokio::time::sleep(pause.min(MAX_PAUSE)).await;
+        tokio::time::sleep(started.pause(INTERVAL, cost)).await;
+    }
+}
+
+/// When a look began. Until its end nothing is waited for, so that its thread is the same.
+struct Looked {
+    at: Instant,
+    of_thread: Duration,
+}
+
+impl Looked {
+    fn now() -> Self {
+        Self { at: Instant::now(), of_thread: of_thread() }
+    }
+
+    /// How long to wait after its end for the next, which comes `interval` after it, or later, so that
+    /// looks take one part in `cost` of a processor at most. On a busy machine it is done later, too,
+    /// and takes no more for that.
+    fn pause(&self, interval: Duration, cost: u32) -> Duration {
+        let took = of_thread().saturating_sub(self.of_thread);
+        let rest = interval.saturating_sub(self.at.elapsed());
+        rest.max(took.saturating_mul(cost)).min(MAX_PAUSE)
     }
 }
 
@@ -270,7 +316,11 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>) -> hyper::Result<()> {
 /// Waits until a connection is to be ended.
 async fn overdue(fate: &Mutex<Fate>) {
     tokio::time::sleep(PATIENCE).await;
-    let watching = fate.lock().expect("nobody panics with it").watching.take();
+    let (watching, more) = {
+        let mut fate = fate.lock().expect("nobody panics with it");
+        (fate.watching.take(), fate.more)
+    };
+    tokio::time::sleep(more).await;
     if let Some(dropped) = watching {
         // There is no message: it is closed.
         let _ = dropped.await;
@@ -284,6 +334,8 @@ async fn answer(request: Request<Incoming>, shared: &Arc<Shared>, fate: &Mutex<F
         Err(refusal) => refuse(&refusal, is_api),
     };
     guard::seal(answer.headers_mut());
+    let length = answer.body().size_hint().exact().unwrap_or(0);
+    fate.lock().expect("nobody panics with it").more = Duration::from_secs(length / LEAST_RATE);
     // A connection is for one request; one that is upgraded is the page's from then on.
     if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
         answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -354,7 +406,7 @@ fn of_daemon(
     let query = request.uri().query().unwrap_or_default();
     match request.uri().path() {
         "/api/1/status" => Ok(full(JSON, daemon.source.status(listed(query)?))),
-        "/api/1/history" => Ok(full(JSON, daemon.board.history())),
+        "/api/1/history" => Ok(history(request.headers(), daemon)),
         "/api/1/stream" => {
             let since = request.headers().get(LAST_EVENT_ID).and_then(|id| id.to_str().ok());
             watch(daemon, since, woven(query)?, fate)
@@ -364,6 +416,34 @@ fn of_daemon(
             Err(Refusal::new(StatusCode::NOT_FOUND, text))
         }
     }
+}
+
+/// All that is kept, in gzip for those who take it: a tenth of the bytes, for some milliseconds.
+fn history(headers: &HeaderMap, daemon: &Daemon) -> Answer {
+    let text = daemon.board.history();
+    if !takes_gzip(headers) {
+        return full(JSON, text);
+    }
+    let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+    match packed.write_all(text.as_bytes()).and_then(|()| packed.finish()) {
+        Ok(packed) => {
+            let mut answer = full(JSON, packed);
+            answer.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+            answer
+        }
+        // Nothing can fail in memory.
+        Err(_) => full(JSON, text),
+    }
+}
+
+/// Whether gzip is among the codings that a client lists and does not refuse (RFC 9110 §12.5.3).
+fn takes_gzip(headers: &HeaderMap) -> bool {
+    let all = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    all.flat_map(|value| value.split(',')).any(|coding| {
+        let (name, weight) = coding.split_once(';').unwrap_or((coding, ""));
+        let weight = weight.trim().strip_prefix("q=").unwrap_or("1");
+        name.trim().eq_ignore_ascii_case("gzip") && weight.parse().is_ok_and(|q: f32| q > 0.0)
+    })
 }
 
 /// A page that shows a stream from now on.
@@ -401,9 +481,10 @@ async fn session(request: Request<Incoming>, guard: &Guard) -> Result<Answer, Re
     }
     // The time it may take is the connection's.
     let body = Limited::new(body, MAX_BODY).collect().await.map_err(|_| too_long())?.to_bytes();
-    let cookie = guard.exchange(&head.headers, &body)?;
     let mut answer = full(JSON, "{}");
-    answer.headers_mut().insert(SET_COOKIE, cookie);
+    for cookie in guard.exchange(&head.headers, &body)? {
+        answer.headers_mut().append(SET_COOKIE, cookie);
+    }
     Ok(answer)
 }
 
@@ -433,7 +514,7 @@ async fn tell_weave(shared: Arc<Daemon>, connection: u64, page: mpsc::Sender<Byt
     let mut loom = Loom::new(connection);
     let mut source = shared.source.weave(connection);
     loop {
-        let started = Instant::now();
+        let started = Looked::now();
         // A page that is behind misses some.
         if page.capacity() > 0 {
             let look = source.as_mut().and_then(|source| source.look());
@@ -447,10 +528,9 @@ async fn tell_weave(shared: Arc<Daemon>, connection: u64, page: mpsc::Sender<Byt
                 return;
             }
         }
-        let took = started.elapsed();
-        let pause = WEAVE_INTERVAL.saturating_sub(took).max(took.saturating_mul(WEAVE_COST));
+        let pause = started.pause(WEAVE_INTERVAL, WEAVE_COST);
         tokio::select! {
-            () = tokio::time::sleep(pause.min(MAX_PAUSE)) => {}
+            () = tokio::time::sleep(pause) => {}
             () = page.closed() => return,
         }
     }

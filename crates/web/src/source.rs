@@ -62,6 +62,8 @@ pub struct Look {
     /// When that was, on the program's own clock, if it has one, such as that of a simulation
     /// ([`Source::has_own_clock`]). It never goes back, and rates are for each second of it.
     pub at: Option<Duration>,
+    /// Else how long ago that was: of counters that are not counted for each look.
+    pub age: Duration,
     /// What it does: `starting`, `running`, `draining`.
     pub state: String,
     /// Connections that are not over.

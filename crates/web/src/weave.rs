@@ -47,8 +47,9 @@ pub(crate) struct Loom {
 struct Direction {
     /// The rows that the record has, by where they begin.
     known: BTreeMap<u64, Known>,
-    /// Stretches that had been recorded when it was last looked at, and how many have gone unseen.
-    recorded: u64,
+    /// Stretches that had been recorded when it was last looked at, and how many have gone unseen since
+    /// the first look: others may have had it recorded before.
+    recorded: Option<u64>,
     unseen: u64,
     /// How the rows were cut that are known.
     cut: Option<Cut>,
@@ -93,8 +94,10 @@ impl Loom {
 impl Direction {
     /// Appends the rows of a record that the page should have.
     fn put(&mut self, name: &str, record: &WeaveRecord, text: &mut String) {
-        self.unseen += record.left_out.saturating_sub(self.recorded);
-        self.recorded = record.left_out + record.stretches.len() as u64;
+        let recorded = record.left_out + record.stretches.len() as u64;
+        if let Some(before) = self.recorded.replace(recorded) {
+            self.unseen += record.left_out.saturating_sub(before);
+        }
         let (cut, rows) = rows(record, Instant::ZERO);
         // Rows that are cut in another way are others, to the page as well.
         if self.cut.replace(cut) != Some(cut) {
@@ -362,6 +365,20 @@ mod tests {
         assert_eq!(loom.directions[0].known.len(), 500);
         look.sent.left_out = 3007;
         assert_eq!(read(&loom.message(&look))["sent"]["left_out"], 7);
+    }
+
+    #[test]
+    fn what_went_before_a_page_came_is_not_missing() {
+        let mut look = look(2);
+        look.sent.left_out = 9000;
+        let mut loom = Loom::new(7);
+        assert_eq!(read(&loom.message(&look))["sent"]["left_out"], 0);
+        look.sent.left_out = 9009;
+        assert_eq!(
+            read(&loom.message(&look))["sent"]["left_out"],
+            5,
+            "of nine, four had been there"
+        );
     }
 
     /// Stretches of 5 bytes in all of a record, and such as were sent again.

@@ -13,7 +13,7 @@ use super::metrics::NodeMetrics;
 use crate::failure::Failure;
 use crate::ops::control::{self, Control};
 use crate::ops::node::Node;
-use crate::ops::snapshot::{About, NodeLink, Snapshot};
+use crate::ops::snapshot::{About, NodeLink, NodeLinks, Snapshot};
 use crate::ops::{DashboardPlace, dashboard, metrics, systemd};
 use crate::{output, signals};
 
@@ -67,10 +67,7 @@ impl Asked {
         place: &DashboardPlace,
     ) -> Result<dashboard::Opened, Failure> {
         let (asked, publish) = (Arc::clone(self), self.publish.clone());
-        let links = move || {
-            let links = publish.status().map(|status| status.links).unwrap_or_default();
-            links.into_iter().map(node_link).collect()
-        };
+        let links = move || publish.status().map(node_links).unwrap_or_default();
         let (opened, url) = dashboard::open_node(move || asked.about(), links, place).await?;
         output::print(&format!("dashboard {url}\n"))?;
         // It is opened once.
@@ -91,6 +88,11 @@ impl control::Asked for Asked {
     fn dashboard(&self) -> Option<String> {
         self.dashboard.get().cloned()
     }
+}
+
+fn node_links(status: Status) -> NodeLinks {
+    let (at, age) = (status.at, status.age());
+    NodeLinks { links: status.links.into_iter().map(node_link).collect(), at, age }
 }
 
 fn node_link(link: LinkStatus) -> NodeLink {
@@ -192,11 +194,13 @@ impl Watched {
 
 /// A line of statistics: links with their rates, then what was counted since the last line.
 fn line(status: &Status, last: Option<&Status>) -> String {
+    let since = last.map_or(SECOND, |last| status.at.since(last.at)).as_secs_f64();
+    let mbps =
+        |now: u64, before: u64| now.saturating_sub(before) as f64 * 8.0 / since.max(1e-3) / 1e6;
     let mut line = status.role.to_owned();
     for (index, link) in status.links.iter().enumerate() {
         let before = last.and_then(|last| last.links.get(index)).map(|link| link.counters);
         let before = before.unwrap_or_default();
-        let mbps = |now: u64, before: u64| now.saturating_sub(before) as f64 * 8.0 / 1e6;
         let _ = write!(
             line,
             "  {} {} {:.1}/{:.1} Mb/s",
@@ -222,7 +226,7 @@ fn line(status: &Status, last: Option<&Status>) -> String {
     }
     for (index, device) in status.devices.iter().enumerate() {
         let before = last.and_then(|last| last.devices.get(index));
-        device_part(device, before, &mut line);
+        device_part(device, before, mbps, &mut line);
     }
     // What is of each device stands there.
     let sums = status.counters.iter().filter(|counter| !counter.name.starts_with("bytes_"));
@@ -240,13 +244,18 @@ fn line(status: &Status, last: Option<&Status>) -> String {
 }
 
 /// What a line says of a device, where it has no link of its own: at the gateway.
-fn device_part(device: &DeviceStatus, before: Option<&DeviceStatus>, line: &mut String) {
+fn device_part(
+    device: &DeviceStatus,
+    before: Option<&DeviceStatus>,
+    mbps: impl Fn(u64, u64) -> f64,
+    line: &mut String,
+) {
     let bytes = |of: &DeviceStatus, name| {
         of.counters.iter().find(|counter| counter.name == name).map(|counter| counter.value)
     };
     let new = |name| {
         let before = before.and_then(|before| bytes(before, name)).unwrap_or(0);
-        Some(bytes(device, name)?.saturating_sub(before) as f64 * 8.0 / 1e6)
+        Some(mbps(bytes(device, name)?, before))
     };
     let (Some(down), Some(up)) = (new("bytes_down"), new("bytes_up")) else { return };
     let state = if device.up { "up" } else { "down" };
@@ -258,6 +267,7 @@ fn device_part(device: &DeviceStatus, before: Option<&DeviceStatus>, line: &mut 
 
 #[cfg(test)]
 mod tests {
+    use weftline_core::Instant;
     use weftline_tunnel::{Dropped, LinkCounters, Unsent};
 
     use super::*;
@@ -274,6 +284,7 @@ mod tests {
             counters,
         };
         Status {
+            at: Instant::ZERO,
             role: "ap",
             links: vec![link],
             dropped: Dropped::default(),
@@ -291,5 +302,14 @@ mod tests {
         let text = "ap  wifi up 0.0/0.0 Mb/s";
         assert_eq!(line(&now, Some(&before)), format!("{text} no_room 2 swallowed 3\n"));
         assert_eq!(line(&now, Some(&now)), format!("{text}\n"));
+    }
+
+    #[test]
+    fn rates_are_over_the_time_between_what_the_node_said() {
+        let counters = |sent_bytes| LinkCounters { sent_bytes, ..LinkCounters::default() };
+        let before = Status { at: Instant::from_millis(5000), ..status(counters(1_000_000)) };
+        // A second has passed, and the node said it 200 ms earlier.
+        let now = Status { at: Instant::from_millis(5800), ..status(counters(2_000_000)) };
+        assert_eq!(line(&now, Some(&before)), "ap  wifi up 10.0/0.0 Mb/s\n");
     }
 }

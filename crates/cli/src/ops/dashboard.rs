@@ -6,6 +6,7 @@ mod nodes;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use weftline::status::{ConnectionStatus, OTHER, PathTotals, Totals};
 use weftline::{ConnectionWeave, Role, WeaveWatch};
@@ -16,7 +17,7 @@ use weftline_web::{
 };
 
 use super::DashboardPlace;
-use super::snapshot::{About, NodeLink, Snapshot};
+use super::snapshot::{About, NodeLinks, Snapshot};
 use crate::failure::Failure;
 use events::Events;
 use nodes::NodeFeed;
@@ -49,7 +50,7 @@ pub(crate) async fn open(
 /// When the address cannot be had.
 pub(crate) async fn open_node(
     about: impl Fn() -> About + Send + Sync + 'static,
-    links: impl Fn() -> Vec<NodeLink> + Send + Sync + 'static,
+    links: impl Fn() -> NodeLinks + Send + Sync + 'static,
     place: &DashboardPlace,
 ) -> Result<(Opened, String), Failure> {
     let (about, links) = (Box::new(about), Box::new(links));
@@ -120,6 +121,7 @@ impl Source for Feed {
         };
         Look {
             at: None,
+            age: Duration::ZERO,
             state: (self.about)().state.to_owned(),
             open: count(all.len()),
             used: count(used().count()),

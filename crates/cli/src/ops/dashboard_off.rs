@@ -1,7 +1,7 @@
 //! In place of the dashboard, in a program that is built without it (the feature `web`).
 
 use super::DashboardPlace;
-use super::snapshot::{About, NodeLink};
+use super::snapshot::{About, NodeLinks};
 use crate::failure::Failure;
 
 /// There is none.
@@ -36,7 +36,7 @@ pub(crate) async fn open(
 /// Always.
 pub(crate) async fn open_node(
     _: impl Fn() -> About + Send + Sync + 'static,
-    _: impl Fn() -> Vec<NodeLink> + Send + Sync + 'static,
+    _: impl Fn() -> NodeLinks + Send + Sync + 'static,
     place: &DashboardPlace,
 ) -> Result<(Opened, String), Failure> {
     check(place).map(|()| unreachable!("it always fails"))

@@ -9,6 +9,9 @@ use weftline_tunnel::{Counter, DeviceStatus, LinkStatus, Status};
 /// A node as it is now.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Node {
+    /// When this was, s, by the node's clock: a little in the past.
+    #[serde(default)]
+    pub(crate) at_s: f64,
     /// `gateway`, `ap` or `device`.
     pub(crate) role: String,
     pub(crate) links: Vec<Link>,
@@ -60,6 +63,7 @@ pub(crate) struct Device {
 impl From<&Status> for Node {
     fn from(status: &Status) -> Self {
         Self {
+            at_s: status.at.as_secs_f64(),
             role: status.role.to_owned(),
             links: status.links.iter().map(Link::from).collect(),
             devices: status.devices.iter().map(Device::from).collect(),
@@ -104,8 +108,11 @@ impl From<&DeviceStatus> for Device {
 }
 
 impl Node {
-    /// Fills in the rates since `before`, which was taken `seconds` ago.
+    /// Fills in the rates since `before`, which was asked for `seconds` ago.
     pub(crate) fn rates_since(&mut self, before: &Self, seconds: f64) {
+        let between = self.at_s - before.at_s;
+        // A node of another build may not say it.
+        let seconds = if between > 0.0 { between } else { seconds };
         let mbps = |now: u64, then: u64| {
             Some(now.saturating_sub(then) as f64 * 8.0 / seconds.max(1e-3) / 1e6)
         };

@@ -228,6 +228,16 @@ pub(crate) struct About {
     pub(crate) node: Option<Node>,
 }
 
+/// The links of a node of a coded tunnel.
+#[cfg_attr(not(feature = "web"), expect(dead_code, reason = "only a dashboard reads it"))]
+#[derive(Default)]
+pub(crate) struct NodeLinks {
+    pub(crate) links: Vec<NodeLink>,
+    /// When they were so, by the machine's clock, and how long ago that was.
+    pub(crate) at: weftline_core::Instant,
+    pub(crate) age: Duration,
+}
+
 /// A link of a node of a coded tunnel.
 #[cfg_attr(not(feature = "web"), expect(dead_code, reason = "only a dashboard reads it"))]
 pub(crate) struct NodeLink {

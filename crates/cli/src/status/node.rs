@@ -109,6 +109,7 @@ mod tests {
             counters: BTreeMap::new(),
         };
         let node = Node {
+            at_s: 5.0,
             role: "gateway".to_owned(),
             links: vec![link],
             devices: vec![device],
@@ -123,6 +124,12 @@ mod tests {
         let row = ["mmwave", "up", "-", "2.0ms", "-", "300.0Mbps", "-", "-", "12.0kB", "0B"];
         assert_eq!(words(1), row);
         assert_eq!(words(4), ["headset", "down", "-", "7"]);
+        // Asked a second later it says how it was 0.8 s later.
+        let mut now = Node { at_s: 5.8, ..node.clone() };
+        now.links[0].sent_bytes += 1_000_000;
+        now.rates_since(&node, 1.0);
+        let rate = now.links[0].send_mbps.unwrap();
+        assert!((rate - 10.0).abs() < 1e-6, "{rate}");
         assert!(text.contains("waiting: 7 packets\nnot sent to mmwave: no_room 3\n"), "{text}");
         assert!(
             text.contains("\nsent to mmwave, and too long for a link of the way: 4\n"),

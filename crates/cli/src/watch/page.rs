@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, mpsc};
 use std::thread;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 use weftline_web::{
@@ -118,6 +119,7 @@ fn look(moment: Moment) -> Look {
     let count = u32::try_from(moment.connections.len()).unwrap_or(u32::MAX);
     Look {
         at: Some(moment.at),
+        age: Duration::ZERO,
         state: moment.state.to_owned(),
         open: count,
         used: count,

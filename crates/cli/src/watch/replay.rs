@@ -1,5 +1,6 @@
 //! `weftline replay`: event files (docs/qlog.md) shown again, as their connections were.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::SocketAddr;
@@ -204,6 +205,8 @@ struct Story<'a> {
     pacer: Pacer,
     now: Duration,
     connection: Connection,
+    /// The newest subflow of each path: one that is repaired has a new one before the old one ends.
+    newest: BTreeMap<String, u64>,
 }
 
 impl<'a> Story<'a> {
@@ -211,7 +214,8 @@ impl<'a> Story<'a> {
         let number = show.begin(title, 1, false);
         let label = Some(title.to_owned());
         let connection = Connection { number, label, ..Connection::default() };
-        Self { show, pacer: Pacer::new(pace, Duration::ZERO), now: Duration::ZERO, connection }
+        let (pacer, now) = (Pacer::new(pace, Duration::ZERO), Duration::ZERO);
+        Self { show, pacer, now, connection, newest: BTreeMap::new() }
     }
 
     /// Shows a record when it is its time.
@@ -316,8 +320,20 @@ impl<'a> Story<'a> {
         Some(&mut paths[place])
     }
 
+    /// Whether an event is of a subflow in whose place there is another one: later ones have higher
+    /// numbers.
+    fn is_of_old(&mut self, event: &str, name: &str, data: &Value) -> bool {
+        let Some(subflow) = data["subflow"].as_u64() else { return false };
+        let has_room = self.newest.len() < MAX_PATHS || self.newest.contains_key(name);
+        if event == "path_up" && has_room {
+            self.newest.insert(name.to_owned(), subflow);
+        }
+        self.newest.get(name).is_some_and(|newest| subflow < *newest)
+    }
+
     fn apply_to_path(&mut self, event: &str, data: &Value) -> Option<Happening> {
         let name = cut(data["name"].as_str()?, MAX_NAME);
+        let is_of_old = self.is_of_old(event, &name, data);
         let path = self.path(&name)?;
         let reason = || text(&data["reason"]);
         let is_back = path.state == "down" && (path.sent_bytes, path.received_bytes) != (0, 0);
@@ -330,6 +346,10 @@ impl<'a> Story<'a> {
                 path.peer = data["peer"].as_str().map(|peer| cut(peer, MAX_NAME));
                 let level = if is_back { Level::Good } else { Level::Info };
                 ("path_up", level, Some("up"), "is up".to_owned())
+            }
+            "path_down" if is_of_old => {
+                let words = format!("has a new subflow; its old one ended: {}", reason());
+                ("path_down", Level::Good, None, words)
             }
             "path_down" => {
                 let words = format!("is down: {}", reason());
@@ -399,4 +419,33 @@ fn text(value: &Value) -> String {
 /// So much of a text as is kept.
 fn cut(text: &str, most: usize) -> String {
     text.chars().take(most).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_path_that_is_repaired_is_up() {
+        let show = Show::new("replay", 1.0);
+        let mut story = Story::new(&show, "max".parse().unwrap(), "a file");
+        let mut tell = |name: &str, subflow: u64, reason: &str| {
+            let data = json!({ "path": 0, "name": "wifi", "subflow": subflow, "reason": reason });
+            let record = Record { time: Duration::ZERO, name: name.to_owned(), data };
+            let happened = story.apply(&record).unwrap();
+            (story.connection.paths[0].state.clone(), happened.level, happened.text)
+        };
+        tell("path_up", 1, "");
+        tell("path_silent", 1, "");
+        tell("path_up", 4, "");
+        let (state, level, text) = tell("path_down", 1, "replaced by a new one");
+        assert_eq!((state.as_str(), level), ("up", Level::Good));
+        let said = "path wifi has a new subflow; its old one ended: replaced by a new one";
+        assert_eq!(text, said);
+        let (state, level, text) = tell("path_down", 4, "reset");
+        assert_eq!((state.as_str(), level), ("down", Level::Error));
+        assert_eq!(text, "path wifi is down: reset");
+    }
 }

@@ -635,7 +635,8 @@ fn tile<'a>(reader: &mut Reader<'a>) -> Result<Tile<'a>, WireError> {
 }
 
 fn report(reader: &mut Reader<'_>) -> Result<Report, WireError> {
-    /// A video lasts a day at most.
+    /// A video has no more GoPs than this, and none is longer.
+    const LONGEST: Duration = GOP_LENGTHS[1].saturating_mul(MAX_GOPS as u32);
     const DAY: Duration = Duration::from_secs(86_400);
     let received = reader.u64()?;
     let stalled = reader.time("time of standing still", DAY)?;
@@ -643,7 +644,7 @@ fn report(reader: &mut Reader<'_>) -> Result<Report, WireError> {
     let count = reader.count(count, "number of poses", MAX_POSES)?;
     let mut poses = Vec::with_capacity(count);
     for _ in 0..count {
-        let at = reader.time("time", DAY)?;
+        let at = reader.time("time", LONGEST)?;
         let mut angle = || reader.f32("angle", -3_600.0, 3_600.0);
         poses.push(PoseNotice { at, degrees: [angle()?, angle()?, angle()?] });
     }

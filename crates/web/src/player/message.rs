@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use weftline_core::time::nanos;
-use weftline_video::live::wire::{MAX_POSES, PoseNotice};
+use weftline_video::live::wire::{GOP_LENGTHS, MAX_POSES, PoseNotice};
 use weftline_video::rd::{MAX_GOPS, MAX_TILES};
 
 /// What speaks like this, as the opening of a WebSocket names it (RFC 6455 §1.9).
@@ -131,14 +131,14 @@ impl Reader<'_> {
 }
 
 fn poses(reader: &mut Reader<'_>) -> Result<Vec<PoseNotice>, WrongMessage> {
-    /// A video lasts a day at most.
-    const DAY: Duration = Duration::from_secs(86_400);
+    /// A video has no more GoPs than this, and none is longer.
+    const LONGEST: Duration = GOP_LENGTHS[1].saturating_mul(MAX_GOPS as u32);
     let [count] = reader.array()?;
     let count = reader.count(count.into(), "number of poses", MAX_POSES)?;
     let mut poses = Vec::with_capacity(count);
     for _ in 0..count {
         let at = Duration::from_nanos(u64::from_be_bytes(reader.array()?));
-        if at > DAY {
+        if at > LONGEST {
             return Err(reader.wrong("time"));
         }
         let mut angle = || reader.f32("angle", 3_600.0);

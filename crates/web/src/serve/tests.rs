@@ -2,7 +2,8 @@
 //! test waits, and none depends on how fast the machine is. What is on its way between two sockets is
 //! nothing that tokio knows of, so the clock stands still until a request is answered: see [`Stopped`].
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::io::Read as _;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -19,6 +20,9 @@ struct Program {
     /// How many record the weave of connection 5.
     recorded: Arc<AtomicUsize>,
 }
+
+/// So many connections make a long answer.
+const HUGE: usize = 999;
 
 /// One that records it, for two looks.
 struct Recorder(Arc<AtomicUsize>, usize);
@@ -38,7 +42,11 @@ impl Drop for Recorder {
 
 impl Source for Program {
     fn status(&self, connections: usize) -> String {
-        format!("{{\"listed\":{connections}}}")
+        match connections {
+            // More than the kernel holds of an answer that nobody takes.
+            HUGE => "x".repeat(32 << 20),
+            _ => format!("{{\"listed\":{connections}}}"),
+        }
     }
 
     fn look(&self) -> Look {
@@ -74,13 +82,27 @@ struct Open {
     _bounded: Bounded,
 }
 
+/// The time by tokio's clock.
+fn by_tokio() -> Clock {
+    let began = tokio::time::Instant::now();
+    Box::new(move || began.elapsed())
+}
+
 impl Open {
     async fn new(events: usize) -> Self {
-        let address = SocketAddr::from(([127, 0, 0, 1], 0));
-        let settings = Settings { address, names: Vec::new() };
+        Self::by(events, by_tokio()).await
+    }
+
+    async fn by(events: usize, clock: Clock) -> Self {
         let program = Program { events, ..Program::default() };
         let recorded = Arc::clone(&program.recorded);
-        let dashboard = Dashboard::open(&settings, Arc::new(program)).await.unwrap();
+        Self::of(Arc::new(program), recorded, clock).await
+    }
+
+    async fn of(program: Arc<dyn Source>, recorded: Arc<AtomicUsize>, clock: Clock) -> Self {
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        let settings = Settings { address, names: Vec::new() };
+        let dashboard = Dashboard::open_by(&settings, program, clock).await.unwrap();
         let (address, token) = dashboard.url().split_once("/#k=").unwrap();
         let address = address.strip_prefix("http://").unwrap().parse().unwrap();
         let (token, _bounded) = (token.to_owned(), Bounded::new());
@@ -269,6 +291,111 @@ async fn a_page_is_sent_samples_and_what_it_has_missed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn times_go_on_while_the_machine_sleeps() {
+    let slept = Arc::new(AtomicU64::new(0));
+    let (awake, asleep) = (by_tokio(), Arc::clone(&slept));
+    let clock = move || awake() + Duration::from_secs(asleep.load(Ordering::Relaxed));
+    let open = Open::by(1, Box::new(clock)).await;
+    let (mut stream, _) = open.watch("").await;
+    read_to(&mut stream, "event: sample").await;
+    slept.store(3600, Ordering::Relaxed);
+    // What was under way is of before.
+    for _ in 0..20 {
+        read_to(&mut stream, "event: sample").await;
+    }
+    let history = open.get("/api/1/history", "").await;
+    let body = history.split("\r\n\r\n").nth(1).unwrap();
+    let history: serde_json::Value = serde_json::from_str(body).unwrap();
+    for t in [&history["t"], &history["events"]] {
+        let last = t.as_array().unwrap().last().unwrap();
+        let last = last.as_f64().or(last["t"].as_f64()).unwrap();
+        assert!((3600.0..7200.0).contains(&last), "{last}");
+    }
+}
+
+/// A program that counts a megabyte in a second, and says so five times a second.
+struct Tardy(tokio::time::Instant);
+
+impl Source for Tardy {
+    fn status(&self, _: usize) -> String {
+        String::new()
+    }
+
+    fn look(&self) -> Look {
+        let now = self.0.elapsed().as_millis() as u64;
+        let said = now - now % 200;
+        let age = Duration::from_millis(now - said);
+        Look { age, paths: vec![path("wifi", said * 1000, 0)], ..Look::default() }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn rates_are_over_the_time_between_what_was_counted() {
+    let began = tokio::time::Instant::now();
+    let open = Open::of(Arc::new(Tardy(began)), Arc::default(), by_tokio()).await;
+    let (mut stream, _) = open.watch("").await;
+    for _ in 0..9 {
+        read_to(&mut stream, "event: sample").await;
+    }
+    let history = open.get("/api/1/history", "").await;
+    let body = history.split("\r\n\r\n").nth(1).unwrap();
+    let history: serde_json::Value = serde_json::from_str(body).unwrap();
+    let send = history["paths"][0]["send"].as_array().unwrap();
+    assert!(send.len() > 3, "{send:?}");
+    // The first has nothing before it.
+    for rate in &send[1..] {
+        let rate = rate.as_f64().unwrap();
+        assert!((rate - 8.0).abs() < 0.1, "{send:?}");
+    }
+}
+
+/// A program to look at which takes long: the times of looks, what each does, and whose clock it is.
+struct Slow(Arc<Mutex<Vec<tokio::time::Instant>>>, fn(), bool);
+
+impl Source for Slow {
+    fn status(&self, _: usize) -> String {
+        String::new()
+    }
+
+    fn look(&self) -> Look {
+        self.0.lock().unwrap().push(tokio::time::Instant::now());
+        self.1();
+        Look { at: self.2.then_some(Duration::ZERO), ..Look::default() }
+    }
+
+    fn has_own_clock(&self) -> bool {
+        self.2
+    }
+}
+
+/// The time between two looks at it.
+async fn between(takes: fn(), has_own_clock: bool) -> Duration {
+    let looks: Arc<Mutex<Vec<_>>> = Arc::default();
+    let slow = Arc::new(Slow(Arc::clone(&looks), takes, has_own_clock));
+    let _open = Open::of(slow, Arc::default(), by_tokio()).await;
+    loop {
+        tokio::time::sleep(INTERVAL / 5).await;
+        if let [first, second, ..] = looks.lock().unwrap()[..] {
+            return second - first;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_look_takes_of_a_processor_says_when_the_next_comes() {
+    let waits = || std::thread::sleep(Duration::from_millis(100));
+    let works = || {
+        let begun = of_thread();
+        while of_thread() - begun < Duration::from_millis(60) {}
+    };
+    // Others had the processor meanwhile.
+    assert!(between(waits, false).await < MAX_PAUSE / 2);
+    assert!(between(works, false).await >= MAX_PAUSE);
+    // Moments that wait are shown whatever it takes.
+    assert!(between(works, true).await <= INTERVAL);
+}
+
+#[tokio::test(start_paused = true)]
 async fn eight_pages_may_watch_and_the_ninth_is_told() {
     let open = Open::new(0).await;
     let mut pages = Vec::new();
@@ -364,6 +491,54 @@ async fn slow_requests_end_and_keep_nobody_out() {
         let _ = stream.read_to_end(&mut rest).await;
         assert!(rest.is_empty() || status(&String::from_utf8(rest).unwrap()) == 408);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_takes_a_long_answer_slowly_gets_all_of_it_but_not_for_ever() {
+    let open = Open::new(0).await;
+    let request = open.request(&format!("/api/1/status?connections={HUGE}"), "");
+    for (wait, is_whole) in [(6 * PATIENCE, true), (1000 * PATIENCE, false)] {
+        let mut stream = open.connect().await;
+        {
+            let _stopped = Stopped::now();
+            stream.write_all(request.as_bytes()).await.unwrap();
+            read_to(&mut stream, "HTTP/1.1 200").await;
+        }
+        tokio::time::sleep(wait).await;
+        let mut rest = Vec::new();
+        // One that is ended may be reset.
+        let _ = stream.read_to_end(&mut rest).await;
+        assert_eq!(rest.len() >= (32 << 20) - 4096, is_whole, "{}", rest.len());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_that_is_kept_comes_packed_to_who_takes_that() {
+    let open = Open::new(9).await;
+    let (mut page, _) = open.watch("").await;
+    for _ in 0..5 {
+        read_to(&mut page, "event: sample").await;
+    }
+    // Time stands still, so that both answers are of the same.
+    let _stopped = Stopped::now();
+    let ask = async |coding: &str| {
+        let more = format!("Accept-Encoding: {coding}\r\n");
+        let mut stream = open.connect().await;
+        stream.write_all(open.request("/api/1/history", &more).as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.unwrap();
+        let end = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
+        let body = answer.split_off(end + 4);
+        (String::from_utf8(answer).unwrap(), body)
+    };
+    let (head, plain) = ask("br, gzip;q=0").await;
+    assert!(!head.contains("content-encoding"), "{head}");
+    let (head, packed) = ask("deflate, GZIP;q=0.5, br").await;
+    assert!(head.contains("content-encoding: gzip"), "{head}");
+    assert!(packed.len() < plain.len() / 3, "{} of {}", packed.len(), plain.len());
+    let mut text = Vec::new();
+    flate2::read::GzDecoder::new(&packed[..]).read_to_end(&mut text).unwrap();
+    assert_eq!(text, plain);
 }
 
 /// Waits until so many record.

@@ -476,6 +476,47 @@ test("a page has one connection, and what is under way on another one is not hea
   }
 });
 
+test("a page says why nothing moves before it knows more, and where a proxy lets no WebSocket through", async () => {
+  const { posted, sockets, tick, say } = await worker();
+  const { fetch, setTimeout: wait } = globalThis;
+  const [asked, limits] = [[], []];
+  globalThis.fetch = (_, { signal }) => new Promise((resolve, reject) => asked.push({ signal, resolve, reject }));
+  globalThis.setTimeout = () => 0;
+  const limit = mock.method(AbortSignal, "timeout", (ms) => (limits.push(ms), new AbortController().signal));
+  const turn = () => new Promise((done) => setImmediate(done));
+  const links = () => posted.filter(({ is }) => is === "link").map(({ link }) => link);
+  try {
+    say({ is: "hidden", hidden: false });
+    sockets[0].onopen();
+    assert.deepEqual(links().at(-1), { is: "live" });
+    // The tunnel stalls: nothing comes, no end of the connection, and no answer.
+    const later = performance.now() + 11_000;
+    performance.now = () => later;
+    tick();
+    assert.deepEqual(links().at(-1), { is: "waiting", reason: "nothing has come for 10 s" });
+    assert.deepEqual([asked.length, limits], [1, [10_000]]);
+    assert.ok(asked[0].signal);
+    tick();
+    assert.equal(asked.length, 1, "it is asked once");
+    asked[0].reject(new DOMException("", "TimeoutError"));
+    await turn();
+    assert.deepEqual(links().at(-1), { is: "waiting", reason: "nothing has come for 10 s" });
+    // The proxy answers as the program, but for the WebSocket.
+    say({ is: "hidden", hidden: true });
+    say({ is: "hidden", hidden: false });
+    sockets[1].onclose({ code: 1006, reason: "" });
+    asked[1].resolve({ status: 204 });
+    await turn();
+    const { is, reason } = links().at(-1);
+    assert.equal(is, "waiting");
+    assert.match(reason, /WebSocket cannot be opened; a proxy has to pass Upgrade and Connection on/);
+  } finally {
+    limit.mock.restore();
+    delete performance.now;
+    Object.assign(globalThis, { fetch, setTimeout: wait });
+  }
+});
+
 test("a page in the background does not watch, and one that does not steer tells where it looks", async () => {
   const { sent, sockets, tick, say, hear } = await worker();
   assert.equal(sockets.length, 0, "until the page says that it is seen");
@@ -706,6 +747,39 @@ test("hands turn a view that follows a device to the sides alone, and a headset'
   look.set({ ...look.view, yaw: 20, pitch: -89, roll: 180 });
   look.upright();
   alike(look.view, [-160, -89, 0]);
+});
+
+test("the first button alone drags the picture, and no longer than it is held", () => {
+  const listeners = {};
+  const canvas = {
+    clientWidth: 640, clientHeight: 360, setPointerCapture: () => undefined,
+    addEventListener: (name, hear) => (listeners[name] = hear),
+  };
+  const look = new Look(canvas, () => undefined);
+  const pointer = (name, clientX, more) => listeners[name]?.({ pointerId: 1, clientX, clientY: 0, button: -1, buttons: 1, ...more });
+  const turned = () => {
+    const { yaw } = look.view;
+    look.set({ ...look.view, yaw: 0 });
+    return yaw !== 0;
+  };
+  pointer("pointerdown", 0, { button: 2, buttons: 2 });
+  pointer("pointermove", 50, { buttons: 2 });
+  assert.ok(!turned(), "the menu's button");
+  pointer("pointerup", 50, { button: 2, buttons: 0 });
+  pointer("pointerdown", 0, { button: 0 });
+  pointer("pointermove", 50);
+  assert.ok(turned());
+  // Let go over another window.
+  pointer("pointermove", 100, { buttons: 0 });
+  pointer("pointermove", 150);
+  assert.ok(!turned());
+  pointer("pointerdown", 0, { button: 0 });
+  pointer("lostpointercapture", 0, { buttons: 0 });
+  pointer("pointermove", 50);
+  assert.ok(!turned());
+  pointer("pointerdown", 0, { button: 0, pointerId: 2 });
+  pointer("pointermove", 50, { pointerId: 2 });
+  assert.ok(turned(), "another one drags then");
 });
 
 test("each eye is drawn into its part of what the headset gives", () => {

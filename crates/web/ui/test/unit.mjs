@@ -1,15 +1,15 @@
 // What the page makes of what comes, without a browser: node --test test/unit.mjs
 
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { mock, test } from "node:test";
 
 import { modules as of } from "./modules.mjs";
 
 /** The exports of modules of the dashboard. */
 const modules = (...names) => of(...names.map((name) => `dashboard/${name}`));
 
-const { messages, Model, ROWS, EVENTS, sum, mean, runs, rates, number, percent, bytes, duration } =
-  await modules("api", "model", "states", "tables", "format");
+const { messages, status, Stream, Asking, CONNECTION_CHARTS, Model, ROWS, EVENTS, sum, mean, runs, rates, number,
+  percent, bytes, duration } = await modules("api", "asking", "charts", "model", "states", "tables", "format");
 const { laneRates, hasLanes } = await modules("lanes");
 
 const { Weave, choose, eachOnce, placesOf, shares, repeated, rowOf, within, ROWS: WEAVE_ROWS } = await modules("../weave/model");
@@ -85,6 +85,90 @@ test("sums and means are of what is known", () => {
   assert.equal(mean([null, null], 0, 2), null);
 });
 
+/** An answer in pieces of which each takes so long, by the test's clock; without an end, if one never comes. */
+const slowly = (pieces, each) => async (_, { signal }) => {
+  const rest = [...pieces];
+  const body = new ReadableStream({
+    start: (controller) => signal.addEventListener("abort", () => controller.error(signal.reason)),
+    pull: (controller) =>
+      new Promise((taken) =>
+        setTimeout(() => {
+          if (signal.aborted) return;
+          if (rest.length > 0) controller.enqueue(new TextEncoder().encode(rest.shift()));
+          else controller.close();
+          taken();
+        }, each),
+      ),
+  });
+  return new Response(body);
+};
+
+/** Lets so many seconds pass by the test's clock, and what comes of each. */
+async function pass(seconds) {
+  for (let second = 0; second < seconds; second++) {
+    mock.timers.tick(1000);
+    for (let turn = 0; turn < 5; turn++) await new Promise((done) => setImmediate(done));
+  }
+}
+
+test("what comes slowly is waited for as long as something comes", async () => {
+  const { fetch } = globalThis;
+  mock.timers.enable({ apis: ["setTimeout"] });
+  // By the same clock.
+  const limit = mock.method(AbortSignal, "timeout", (ms) => {
+    const ends = new AbortController();
+    setTimeout(() => ends.abort(), ms);
+    return ends.signal;
+  });
+  const seen = { addEventListener: () => {} };
+  Object.assign(globalThis, { document: { ...seen, visibilityState: "visible" }, window: seen });
+  try {
+    globalThis.fetch = slowly(['{"connec', 'tions":', "[1]}"], 8000);
+    const answer = status(5);
+    await pass(40);
+    assert.deepEqual(await answer, { connections: [1] });
+    globalThis.fetch = slowly(["{}"], 11_000);
+    const none = status(5).then(() => "an answer", () => "none");
+    await pass(20);
+    assert.equal(await none, "none");
+
+    // All that is kept, and then the stream.
+    const [loaded, links] = [[], []];
+    const to = {
+      last: () => (loaded.length > 0 ? "a-1" : ""),
+      load: (history) => loaded.push(history),
+      watched: () => null,
+      instance: () => {},
+      link: ({ is }) => links.push(is),
+    };
+    const [history, stream] = [slowly(['{"las', 't":"a', '-1"', "}"], 20_000), slowly(["x"], 1e9)];
+    globalThis.fetch = (path, options) => (path.endsWith("/history") ? history : stream)(path, options);
+    new Stream(to).now();
+    await pass(110);
+    assert.deepEqual([loaded, links], [[{ last: "a-1" }], ["connecting"]]);
+    await pass(30);
+    assert.deepEqual(links.slice(0, 2), ["connecting", "waiting"], "nothing comes of the stream");
+  } finally {
+    limit.mock.restore();
+    mock.timers.reset();
+    globalThis.fetch = fetch;
+    delete globalThis.document;
+    delete globalThis.window;
+  }
+});
+
+test("a connection that is not listed has moved nothing where there was room for it", () => {
+  const many = [11, 12, 13, 14].map((id) => [id, 1, 0]);
+  const conns = [[], [], [[7, 3, 1]], [], many, [[11, 1, 0]], [[7, 2, 0]], [], []];
+  const model = Object.assign(new Model(), { conns, t: conns.map((_, row) => row) });
+  const lines = CONNECTION_CHARTS.find(({ id }) => id === "conns").lines(model);
+  const seven = lines.find(({ label }) => label === "#7").values;
+  assert.deepEqual(seven, [null, 0, 4, 0, null, 0, 2, 0, null]);
+  // A burst is a line, not a point that none goes to; and an idle time counts for a mean.
+  assert.deepEqual(lines.find(({ label }) => label === "#12").values.slice(3, 6), [0, 1, 0]);
+  assert.equal(mean(seven, 1, 8), 1);
+});
+
 test("rates of connections are of the time between two statuses", () => {
   const at = (age_s, bytes) => ({
     connections: [{ number: 5, age_s, sent_bytes: bytes, received_bytes: 0 }],
@@ -105,6 +189,39 @@ test("rates of lanes tell what is urgent from the rest, and a lane that begins a
   // A daemon without lanes says nothing of them.
   assert.equal(laneRates({ uptime_s: 1 }, { uptime_s: 2 }).size, 0);
   assert.deepEqual([hasLanes(undefined), hasLanes({ uptime_s: 1 }), hasLanes(at(1, 0, 0))], [false, false, true]);
+});
+
+test("an answer says how old it is when a later one fails or is late, and a refusal is one", async () => {
+  const heard = [];
+  const questions = [];
+  const asking = new Asking({
+    ask: () => new Promise((resolve, reject) => questions.push({ resolve, reject })),
+    answered: (what) => heard.push(what),
+    refused: (reason) => heard.push(`refused: ${reason}`),
+  });
+  const answer = async (how, what) => {
+    questions.pop()[how](what);
+    await new Promise((done) => setImmediate(done));
+  };
+  void asking.look(1000);
+  assert.equal(asking.age(5000), null, "there is none yet");
+  await answer("resolve", "a");
+  // Nobody has asked meanwhile: the page was hidden.
+  assert.equal(asking.age(60_000), null);
+  void asking.look(60_000);
+  void asking.look(62_000);
+  assert.equal(questions.length, 1, "one at a time");
+  assert.deepEqual([asking.age(62_500), asking.age(63_500)], [null, 62.5]);
+  await answer("reject", new Error("timeout"));
+  assert.equal(asking.age(64_000), 63);
+  void asking.look(64_000);
+  assert.equal(asking.age(64_500), 63.5);
+  await answer("resolve", "b");
+  assert.equal(asking.age(65_000), null);
+  assert.deepEqual(heard, ["a", "b"]);
+  globalThis.fetch = async () => new Response('{"error":"open the address"}', { status: 401 });
+  await new Asking({ ask: () => status(5), answered: () => {}, refused: (reason) => heard.push(reason) }).look(0);
+  assert.equal(heard.at(-1), "open the address");
 });
 
 test("figures", () => {

@@ -33,6 +33,8 @@ struct Followed {
     is_used: bool,
     /// Paths that it has lost.
     lost: BTreeSet<u64>,
+    /// The newest subflow of each path: one that is repaired has a new one before the old one ends.
+    newest: BTreeMap<u64, u64>,
 }
 
 /// How a connection has ended.
@@ -84,8 +86,13 @@ impl Events {
             }
             let Some(control) = weftline::status::connection(number) else { return };
             let events = control.events();
-            let one = Followed { events, is_used: false, lost: BTreeSet::new() };
-            self.followed.insert(number, one);
+            let subflows = status
+                .stats
+                .paths
+                .iter()
+                .filter_map(|(path, stats)| Some((path.0, stats.subflow.as_ref()?.id.0)));
+            let (lost, newest) = (BTreeSet::new(), subflows.collect());
+            self.followed.insert(number, Followed { events, is_used: false, lost, newest });
             let up = status.stats.paths.iter().filter(|(_, path)| path.subflow.is_some());
             for name in up.filter_map(|(id, _)| status.names.get(id)) {
                 self.first_up(name, number, told);
@@ -118,12 +125,19 @@ impl Events {
         use EventLevel::{Error, Good, Info, Warning};
         let name = &event.name;
         let (kind, bytes) = match &event.kind {
-            PathEventKind::Up { .. } => {
+            PathEventKind::Up { subflow, .. } => {
+                of.newest.insert(event.path, *subflow);
                 let could_not = self.failing.remove(name).is_some();
                 if !of.lost.remove(&event.path) && !could_not {
                     return self.first_up(name, number, told);
                 }
                 (Kind::new("path_up", Good, "back"), 0)
+            }
+            // Later ones have higher numbers.
+            PathEventKind::Down { subflow, reason }
+                if of.newest.get(&event.path).is_some_and(|newest| subflow < newest) =>
+            {
+                (Kind::new("path_down", Good, reason), 0)
             }
             PathEventKind::Down { reason, .. } => {
                 of.lost.insert(event.path);
@@ -281,6 +295,9 @@ fn text(kind: &Kind, count: &Count) -> String {
     match (kind.name, many) {
         ("path_up", _) if reason == "back" => format!("path {path} is back at {at}"),
         ("path_up", _) => format!("path {path} came up"),
+        ("path_down", _) if kind.level == EventLevel::Good => {
+            format!("path {path} has a new subflow at {at}; its old one ended: {reason}")
+        }
         ("path_down", _) => format!("path {path} lost its subflow at {at}: {reason}"),
         ("path_attempt_failed", _) => format!("path {path} cannot come up: {reason}"),
         ("path_silent", _) => {
@@ -344,6 +361,54 @@ mod tests {
         let one = "path lte lost its subflow at connection #7: no route to host";
         assert!(texts.contains(&one), "{texts:?}");
         assert!(events.iter().all(|event| event.level == EventLevel::Error));
+    }
+
+    /// What is told of these, one after the other, at a connection whose path 0 has subflow 3.
+    fn told(kinds: impl IntoIterator<Item = PathEventKind>) -> Vec<(EventLevel, String)> {
+        let mut events = Events::default();
+        events.known.insert("wifi".into());
+        let (_, receiver) = broadcast::channel(1);
+        let (lost, newest) = (BTreeSet::new(), [(0, 3)].into());
+        let mut of = Followed { events: receiver, is_used: true, lost, newest };
+        let mut all = Vec::new();
+        for kind in kinds {
+            let at = std::time::Duration::ZERO;
+            let event = PathEvent { at, path: 0, name: "wifi".into(), kind };
+            let mut told = Told::default();
+            events.tell(7, &mut of, &event, &mut told);
+            all.extend(told.events().into_iter().map(|event| (event.level, event.text)));
+        }
+        all
+    }
+
+    fn up(subflow: u64) -> PathEventKind {
+        let address = ([192, 0, 2, 1], 1).into();
+        PathEventKind::Up { subflow, local: address, peer: address }
+    }
+
+    fn down(subflow: u64, reason: &str) -> PathEventKind {
+        PathEventKind::Down { subflow, reason: reason.to_owned() }
+    }
+
+    #[test]
+    fn a_path_that_is_repaired_is_not_lost() {
+        let replaced = "replaced by a new one";
+        let repaired = "path wifi has a new subflow at connection #7; its old one ended: replaced by a new one";
+        let all = told([up(5), down(3, replaced), up(6), down(5, replaced)]);
+        assert_eq!(
+            all,
+            [(EventLevel::Good, repaired.to_owned()), (EventLevel::Good, repaired.to_owned())]
+        );
+        // The newest one ends, and another comes.
+        let all = told([up(5), down(3, replaced), down(5, "reset"), up(6)]);
+        let lost = "path wifi lost its subflow at connection #7: reset";
+        assert_eq!(
+            all[1..],
+            [
+                (EventLevel::Error, lost.to_owned()),
+                (EventLevel::Good, "path wifi is back at connection #7".to_owned()),
+            ]
+        );
     }
 
     #[test]

@@ -3,17 +3,27 @@
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
+use std::time::Duration;
 
+use weftline_core::Instant;
 use weftline_web::{Event, EventLevel, Look, PathLook, PathState, Source};
 
-use crate::ops::snapshot::{About, NodeLink};
+use crate::ops::snapshot::{About, NodeLink, NodeLinks};
 
 /// A node as the dashboard looks at it.
 pub(super) struct NodeFeed {
     pub(super) about: Box<dyn Fn() -> About + Send + Sync>,
-    pub(super) links: Box<dyn Fn() -> Vec<NodeLink> + Send + Sync>,
-    /// The links of the look before, and whether they were up.
-    pub(super) seen: Mutex<BTreeMap<String, bool>>,
+    pub(super) links: Box<dyn Fn() -> NodeLinks + Send + Sync>,
+    pub(super) seen: Mutex<Seen>,
+}
+
+/// What the look before has seen.
+#[derive(Default)]
+pub(super) struct Seen {
+    /// When the node said it.
+    at: Instant,
+    /// The links, and whether they were up.
+    links: BTreeMap<String, bool>,
 }
 
 impl Source for NodeFeed {
@@ -22,11 +32,15 @@ impl Source for NodeFeed {
     }
 
     fn look(&self) -> Look {
-        let links = (self.links)();
+        let NodeLinks { links, at, age } = (self.links)();
         let mut seen = self.seen.lock().expect("nobody panics with it");
-        let events = changes(&seen, &links);
-        *seen = links.iter().map(|link| (link.name.clone(), link.up)).collect();
+        let events = changes(&seen.links, &links);
+        // A node that hangs says nothing new: then that holds until now.
+        let age = if at > seen.at { age } else { Duration::ZERO };
+        let up = links.iter().map(|link| (link.name.clone(), link.up)).collect();
+        *seen = Seen { at, links: up };
         Look {
+            age,
             state: (self.about)().state.to_owned(),
             paths: links.iter().map(path).collect(),
             events,
@@ -67,6 +81,30 @@ fn changes(seen: &BTreeMap<String, bool>, links: &[NodeLink]) -> Vec<Event> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_look_is_as_old_as_what_the_node_said_unless_it_says_nothing_new() {
+        let said = |at: u64, age: u64| NodeLinks {
+            at: Instant::from_millis(at),
+            age: Duration::from_millis(age),
+            ..NodeLinks::default()
+        };
+        let all = Mutex::new(vec![said(1500, 500), said(1500, 0), said(900, 100)]);
+        let feed = NodeFeed {
+            about: Box::new(|| About {
+                daemon: "cotag ap",
+                state: "running",
+                began: std::time::Instant::now(),
+                listening: Vec::new(),
+                lanes: Vec::new(),
+                node: None,
+            }),
+            links: Box::new(move || all.lock().unwrap().pop().unwrap()),
+            seen: Mutex::default(),
+        };
+        let ages: Vec<_> = (0..3).map(|_| feed.look().age.as_millis()).collect();
+        assert_eq!(ages, [100, 0, 0]);
+    }
 
     #[test]
     fn links_that_change_are_told_once() {

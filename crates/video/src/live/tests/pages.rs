@@ -65,3 +65,14 @@ fn a_gop_is_judged_by_all_poses_of_its_time() {
     let report = client.poll_event().unwrap();
     assert!(report.mse.unwrap() > 0.0, "nine poses of twelve looked ahead: {report:?}");
 }
+
+/// Of GoPs that are longer than a second a video lasts longer than a day.
+#[test]
+fn a_pose_may_be_as_late_as_a_video_is_long() {
+    let report = |at| {
+        let poses = vec![PoseNotice { at, degrees: [0.0; 3] }];
+        Message::decode(&Message::Report(Report { poses, ..Report::default() }).to_bytes()).is_ok()
+    };
+    let longest = 60 * Duration::from_secs(86_400);
+    assert!(report(longest) && !report(longest + Duration::from_nanos(1)));
+}

@@ -13,7 +13,7 @@ export type Link =
   | { is: "refused"; reason: string };
 
 /** An answer that is not the one that was asked for. */
-class Refused extends Error {
+export class Refused extends Error {
   constructor(
     readonly status: number,
     reason: string,
@@ -27,7 +27,7 @@ const WAITS = [500, 1000, 2000, 5000];
 /** Without a word for so long the stream is taken for broken, ms; the daemon says something every
  * half second, and at least every ten. */
 const SILENCE = 30_000;
-/** How long an answer may take, ms. */
+/** How long a short answer may take, and the next piece of a long one, ms. */
 const PATIENCE = 10_000;
 
 async function ask(path: string, options: RequestInit = {}): Promise<Response> {
@@ -43,14 +43,58 @@ async function ask(path: string, options: RequestInit = {}): Promise<Response> {
   throw new Refused(answer.status, reason || `HTTP ${answer.status}`);
 }
 
-async function json<T>(path: string): Promise<T> {
-  const answer = await ask(path, { signal: AbortSignal.timeout(PATIENCE) });
-  return (await answer.json()) as T;
+/** Ends what nothing is heard of for so long. What goes on, however slowly, is waited for. */
+class Silence {
+  private timer: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(
+    private readonly open: AbortController,
+    private readonly patience: number,
+  ) {
+    this.heard();
+  }
+
+  get signal(): AbortSignal {
+    return this.open.signal;
+  }
+
+  heard(): void {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.open.abort(), this.patience);
+  }
+
+  end(): void {
+    clearTimeout(this.timer);
+  }
+}
+
+/** An answer piece by piece, as it comes. */
+async function* pieces(path: string, silence: Silence, headers: HeadersInit = {}): AsyncGenerator<string> {
+  const answer = await ask(path, { headers, signal: silence.signal });
+  if (!answer.body) return;
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    silence.heard();
+    yield value;
+  }
+}
+
+async function json<T>(path: string, silence: Silence): Promise<T> {
+  let text = "";
+  for await (const piece of pieces(path, silence)) text += piece;
+  return JSON.parse(text) as T;
 }
 
 /** The status of the daemon with at most so many connections, as the control socket has it. */
-export function status<T>(connections: number): Promise<T> {
-  return json<T>(`/api/1/status?connections=${connections}`);
+export async function status<T>(connections: number): Promise<T> {
+  const silence = new Silence(new AbortController(), PATIENCE);
+  try {
+    return await json<T>(`/api/1/status?connections=${connections}`, silence);
+  } finally {
+    silence.end();
+  }
 }
 
 /** Gets a session for the token in the address, and takes it out of there. */
@@ -141,6 +185,12 @@ export class Stream {
     this.now();
   }
 
+  /** Ends it, as there is nothing to be had but by the user. */
+  refuse(reason: string): void {
+    this.stop();
+    this.to.link({ is: "refused", reason });
+  }
+
   private stop(): void {
     clearTimeout(this.timer);
     this.open?.abort();
@@ -155,9 +205,7 @@ export class Stream {
       await this.read(open);
     } catch (error) {
       if (error instanceof Refused && (error.status === 401 || error.status === 403)) {
-        this.open = undefined;
-        this.to.link({ is: "refused", reason: error.message });
-        return;
+        return this.refuse(error.message);
       }
       reason = error instanceof Refused ? error.message : "the daemon does not answer";
     }
@@ -172,42 +220,31 @@ export class Stream {
 
   /** Reads the stream to its end. */
   private async read(open: AbortController): Promise<void> {
-    // All that is kept comes first; the stream goes on from there.
-    if (!this.to.last()) this.to.load(await json<History>("/api/1/history"));
-    let silence: ReturnType<typeof setTimeout> | undefined;
-    const heard = (): void => {
-      clearTimeout(silence);
-      silence = setTimeout(() => open.abort(), SILENCE);
-    };
-    heard();
+    const silence = new Silence(open, SILENCE);
     try {
+      // All that is kept comes first; the stream goes on from there.
+      if (!this.to.last()) this.to.load(await json<History>("/api/1/history", silence));
       const headers = { "Last-Event-ID": this.to.last() };
       const watched = this.to.watched();
       const query = watched === null ? "" : `?weave=${watched}`;
-      const answer = await ask(`/api/1/stream${query}`, { headers, signal: open.signal });
-      if (!answer.body) return;
-      const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
       let text = "";
-      for (;;) {
-        const { done, value } = await reader.read();
-        if (done) return;
-        heard();
-        const [read, rest] = messages(text + value);
+      for await (const piece of pieces(`/api/1/stream${query}`, silence, headers)) {
+        const [read, rest] = messages(text + piece);
         text = rest;
-        for (const message of read) await this.take(message);
+        for (const message of read) await this.take(message, silence);
       }
     } finally {
-      clearTimeout(silence);
+      silence.end();
     }
   }
 
-  private async take({ id, event, data }: Message): Promise<void> {
+  private async take({ id, event, data }: Message, silence: Silence): Promise<void> {
     const said = JSON.parse(data);
     switch (event) {
       case "hello":
         this.to.instance(String(said.instance));
         // Too much was missed, or the daemon is another one: all of it anew.
-        if (!said.resumed) this.to.load(await json<History>("/api/1/history"));
+        if (!said.resumed) this.to.load(await json<History>("/api/1/history", silence));
         this.attempts = 0;
         this.to.link({ is: "live" });
         break;

@@ -3,7 +3,7 @@
 import uPlot from "uplot";
 
 import { type Cell, clock, number } from "./format.js";
-import { type Figure, type Model, sum } from "./model.js";
+import { type Connection, type Figure, type Model, sum } from "./model.js";
 
 /** A line of a chart. */
 export interface Line {
@@ -54,13 +54,27 @@ function ofPaths(figure: Figure, scale: number, withSum: boolean): (model: Model
 
 /** The connections that have moved the most in what is kept, each with a line. */
 const CONNECTIONS = 6;
+/** A row has so many of those that moved at most; where it has fewer, the others moved nothing. */
+const LISTED = 4;
+
+/** What a connection moved, row by row. It is known from just before its first row to just after its last
+ * one: what moved in one row only is seen, too. */
+function moved(id: number, rows: Connection[][]): Cell[] {
+  const cells = rows.map((row): Cell => {
+    const own = row.find((one) => one[0] === id);
+    return own ? own[1] + own[2] : row.length < LISTED ? 0 : null;
+  });
+  const listed = rows.map((row) => row.some((one) => one[0] === id));
+  const [first, last] = [listed.indexOf(true), listed.lastIndexOf(true)];
+  return cells.map((cell, row) => (row >= first - 1 && row <= last + 1 ? cell : null));
+}
 
 function ofConnections(model: Model): Line[] {
-  const moved = new Map<number, number>();
+  const sums = new Map<number, number>();
   for (const row of model.conns) {
-    for (const [id, send, receive] of row) moved.set(id, (moved.get(id) ?? 0) + send + receive);
+    for (const [id, send, receive] of row) sums.set(id, (sums.get(id) ?? 0) + send + receive);
   }
-  const busiest = [...moved].sort((a, b) => b[1] - a[1] || a[0] - b[0]).slice(0, CONNECTIONS);
+  const busiest = [...sums].sort((a, b) => b[1] - a[1] || a[0] - b[0]).slice(0, CONNECTIONS);
   return busiest
     .map(([id]) => id)
     .sort((a, b) => a - b)
@@ -68,10 +82,7 @@ function ofConnections(model: Model): Line[] {
       label: `#${id}`,
       // A connection keeps its colour whichever others there are.
       color: id % COLORS,
-      values: model.conns.map((row) => {
-        const own = row.find((one) => one[0] === id);
-        return own ? own[1] + own[2] : null;
-      }),
+      values: moved(id, model.conns),
     }));
 }
 

@@ -8,6 +8,7 @@ import { placesOf, Weave, type WeaveMessage } from "../weave/model.js";
 import { palette } from "../weave/palette.js";
 import { paint as paintWeave, shownAtFirst } from "../weave/view.js";
 import { begin, type Link, status, Stream } from "./api.js";
+import { Asking } from "./asking.js";
 import { CHARTS, type Mark, Plot, theme } from "./charts.js";
 import { laneRates } from "./lanes.js";
 import { type Happening, type History, Model, ROWS, type Sample } from "./model.js";
@@ -32,6 +33,7 @@ const calm = matchMedia("(prefers-reduced-motion: reduce)");
 const page: Page = {
   model: new Model(),
   status: undefined,
+  statusAge: null,
   rates: new Map(),
   laneRates: new Map(),
   link: { is: "connecting" },
@@ -78,6 +80,8 @@ function paint(): void {
   page.span = model.epoch === 0 ? { from: Math.max(0, from), to: Math.max(1, to) } : { from, to };
   // The row under the cursor may have gone.
   if (page.row !== null && page.row >= page.x.length) page.row = null;
+  // Where all stands still, so do the figures, and the page says why.
+  page.statusAge = page.paused || page.link.is !== "live" ? null : asking.age(lastDrawn);
   render(view(page, actions), root);
   document.title = title();
   if (page.link.is === "refused") {
@@ -184,6 +188,7 @@ function resume(): void {
     stream.again();
   }
   held = [];
+  askStatus();
 }
 
 /** Which daemon the stream is of. */
@@ -227,19 +232,13 @@ const stream = new Stream({
   link(link: Link) {
     page.link = link;
     draw(true);
-    if (link.is === "live") void askStatus();
+    askStatus();
   },
 });
 
-/** Whether an answer is waited for: where many pages share the browser's connections, they queue. */
-let asking = false;
-
-/** Asks for the connections, where somebody looks. */
-async function askStatus(): Promise<void> {
-  if (page.link.is !== "live" || page.paused || asking) return;
-  asking = true;
-  try {
-    const now = await status<Status>(LISTED);
+const asking = new Asking({
+  ask: () => status<Status>(LISTED),
+  answered(now: Status) {
     if (page.status && page.status.pid === now.pid) {
       page.rates = rates(page.status, now);
       page.laneRates = laneRates(page.status, now);
@@ -248,11 +247,13 @@ async function askStatus(): Promise<void> {
     const open = new Set(now.connections.map((one) => one.number));
     for (const id of page.opened) if (!open.has(id)) page.opened.delete(id);
     draw();
-  } catch {
-    // The stream says what is wrong, and the next time may be better.
-  } finally {
-    asking = false;
-  }
+  },
+  refused: (reason) => stream.refuse(reason),
+});
+
+/** Asks for the connections, where somebody looks. */
+function askStatus(): void {
+  if (page.link.is === "live" && !page.paused) void asking.look(performance.now());
 }
 
 window.addEventListener("resize", () => page.weave && draw(true));
@@ -260,7 +261,7 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
   style = theme();
   draw(true);
 });
-setInterval(() => void askStatus(), ASKING);
+setInterval(askStatus, ASKING);
 
 /** Begins: with a session, if there is one to be had. */
 async function start(): Promise<void> {

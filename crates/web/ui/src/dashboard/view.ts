@@ -24,6 +24,8 @@ export const WINDOWS: [seconds: number, name: string][] = [
 export interface Page {
   model: Model;
   status: Status | undefined;
+  /** How old that is, s, where it is older than it should be. */
+  statusAge: number | null;
   rates: Rates;
   laneRates: LaneRates;
   link: Link;
@@ -81,11 +83,13 @@ export function view(page: Page, actions: Actions): TemplateResult {
       </section>
       <section aria-labelledby="lanes-heading" ?hidden=${!hasLanes(page.status)}>
         <h2 id="lanes-heading">Lanes</h2>
+        <p class="empty">${asOf(page)}</p>
         ${page.status ? lanes(page.status, page.laneRates) : nothing}
       </section>
       <section aria-labelledby="connections-heading" ?hidden=${!hasConnections(page)}>
         <h2 id="connections-heading">Connections</h2>
         <div class="charts">${CONNECTION_CHARTS.map((chart) => figure(chart, page, actions))}</div>
+        <p class="empty">${asOf(page)}</p>
         ${page.status
           ? connections(page.status, page.rates, page.opened, actions.connection)
           : html`<p class="empty">They are being asked for.</p>`}
@@ -109,6 +113,11 @@ function refused(reason: string): TemplateResult {
   </main>`;
 }
 
+/** From when figures are that do not come with the samples, where they are older than they should be. */
+function asOf({ statusAge }: Page): string {
+  return statusAge === null ? "" : `as of ${duration(statusAge)} ago`;
+}
+
 /** Nodes of a coded tunnel carry packets and have links only. */
 function hasConnections({ status }: Page): boolean {
   return !status?.daemon.startsWith("cotag");
@@ -125,7 +134,8 @@ function when(page: Page): string {
 }
 
 /** Who this is, and how it does. */
-function heading({ status, model }: Page): TemplateResult {
+function heading(page: Page): TemplateResult {
+  const { status, model } = page;
   const state = model.state || status?.state || "";
   const facts = status
     ? [
@@ -133,6 +143,7 @@ function heading({ status, model }: Page): TemplateResult {
         `process ${status.pid}`,
         `up for ${duration(status.uptime_s)}`,
         status.listening.length > 0 ? `listening on ${status.listening.join(", ")}` : "",
+        asOf(page),
       ]
     : [];
   return html`<div>
@@ -165,7 +176,8 @@ function link({ link, paused }: Page, { retry }: Actions): TemplateResult {
 }
 
 /** The most important figures. */
-function tiles({ model, status }: Page): TemplateResult {
+function tiles(page: Page): TemplateResult {
+  const { model, status } = page;
   const row = model.t.length - 1;
   const up = model.paths.filter((path) => path.state[row] === "up").length;
   const known = model.paths.filter((path) => (path.state[row] ?? "unused") !== "unused").length;
@@ -174,16 +186,17 @@ function tiles({ model, status }: Page): TemplateResult {
   const tile = (name: string, value: unknown, more: unknown = ""): TemplateResult =>
     html`<div class="tile"><dt>${name}</dt><dd>${value} <span class="unit">${more}</span></dd></div>`;
   const memory = status?.memory;
+  const old = asOf(page) && `, ${asOf(page)}`;
   return html`<dl class="tiles">
     ${tile("Sending", all("send"), "Mb/s")} ${tile("Receiving", all("receive"), "Mb/s")}
     ${tile("Paths up", up, `of ${known}`)}
     ${tile("Connections in use", model.used[row] ?? 0, `of ${model.open[row] ?? 0} open`)}
-    ${memory ? tile("Memory", bytes(memory.resident_bytes), `${bytes(memory.reserved_bytes)} reserved`) : nothing}
+    ${memory ? tile("Memory", bytes(memory.resident_bytes), `${bytes(memory.reserved_bytes)} reserved${old}`) : nothing}
     ${status
       ? tile(
           "Since the start",
           status.connections_opened,
-          `connections, ${status.connections_failed} failed, ${status.handshakes_refused} handshakes refused`,
+          `connections, ${status.connections_failed} failed, ${status.handshakes_refused} handshakes refused${old}`,
         )
       : nothing}
   </dl>`;

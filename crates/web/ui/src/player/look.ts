@@ -62,12 +62,17 @@ export class Look {
   ) {
     let held: { id: number; x: number; y: number } | null = null;
     canvas.addEventListener("pointerdown", (event) => {
-      if (held) return;
+      if (held || event.button !== 0) return;
       held = { id: event.pointerId, x: event.clientX, y: event.clientY };
       canvas.setPointerCapture(event.pointerId);
     });
     canvas.addEventListener("pointermove", (event) => {
       if (held?.id !== event.pointerId) return;
+      // It was let go where nobody told this page of it.
+      if (!(event.buttons & 1)) {
+        held = null;
+        return;
+      }
       const [x, y] = [event.clientX - held.x, event.clientY - held.y];
       held = { id: held.id, x: event.clientX, y: event.clientY };
       this.move(dragged(this.view, x, y, canvas.clientWidth, canvas.clientHeight));
@@ -77,6 +82,7 @@ export class Look {
     };
     canvas.addEventListener("pointerup", release);
     canvas.addEventListener("pointercancel", release);
+    canvas.addEventListener("lostpointercapture", release);
     canvas.addEventListener("keydown", (event) => {
       if (event.ctrlKey || event.altKey || event.metaKey) return;
       const view = byKey(this.view, event.key);

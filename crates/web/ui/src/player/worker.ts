@@ -12,8 +12,9 @@ const STEP = 8;
 const ASKING = { first: 100, times: 10, later: 500 };
 /** Without a word for so long the connection is taken for broken, ms. */
 const SILENCE = 10_000;
-/** The wait before it is tried again, ms. */
+/** The wait before it is tried again, ms, and how long the program may take to say why it has to be. */
 const AGAIN = 1000;
+const PATIENCE = 10_000;
 
 /** A worker's own scope, as far as it is used here. */
 interface Scope {
@@ -113,28 +114,36 @@ function connect(): void {
   };
 }
 
+/** Lets go of the connection: what still comes of it is not heard. */
+function leave(code: number, reason: string): void {
+  const old = socket;
+  socket = null;
+  old?.close(code, reason);
+}
+
 /** A page that nobody sees lets go of the program, and comes back as a new one. */
 function hide(is: boolean): void {
   if (is === hidden || final) return;
   hidden = is;
   if (!is) return connect();
   clearTimeout(waiting);
-  const old = socket;
-  socket = null;
-  old?.close(1000, "hidden");
+  leave(1000, "hidden");
   engine.stop();
 }
 
-/** Finds out why there is no connection, and tries again where that may help. */
+/** Finds out why there is no connection, and tries again where that may help. Until then what is known of
+ * it is told: the picture stands still. */
 async function again(known: string): Promise<void> {
   let reason = known;
+  if (known) link({ is: "waiting", reason });
   try {
-    const answer = await fetch("/api/1/room", { cache: "no-store" });
+    const answer = await fetch("/api/1/room", { cache: "no-store", signal: AbortSignal.timeout(PATIENCE) });
     if (answer.status === 401 || answer.status === 403) {
       link({ is: "refused", reason: ((await answer.json()) as { error: string }).error });
       return;
     }
     if (answer.status === 503) reason = ((await answer.json()) as { error: string }).error;
+    reason ||= "the WebSocket cannot be opened; a proxy has to pass Upgrade and Connection on";
   } catch {
     reason ||= "the program does not answer; it may have ended";
   }
@@ -167,7 +176,9 @@ setInterval(() => {
   const at = now();
   if (!socket || socket.readyState !== WebSocket.OPEN) return;
   if (at - heard > SILENCE) {
-    socket.close(4000, "silence");
+    // Its end may not come for as long again.
+    leave(4000, "silence");
+    void again(`nothing has come for ${SILENCE / 1000} s`);
     return;
   }
   const position = clock.position(at);
