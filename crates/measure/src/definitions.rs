@@ -35,7 +35,11 @@ pub const DEFINITIONS: &[Definition] = &[
     of("warmup_s", "s", "how much of the beginning does not count"),
     of("tls", "", "whether the connections were encrypted (lab)"),
     of("completed", "", "whether the workload ended as it should"),
-    of("error", "", "why not"),
+    of(
+        "error",
+        "",
+        "why not; where a scheduler broke its contract there are no figures, which would be those of `min-rtt` in its place",
+    ),
     of(
         "goodput_mbps",
         "Mb/s",

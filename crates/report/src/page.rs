@@ -152,7 +152,7 @@ fn notes(data: &Data, comparison: &Comparison) -> String {
                 );
                 put(&mut items, format_args!("<li>{}</li>\n", escape(&text)));
             }
-            if !record.completed {
+            if record.has_failed() {
                 let reason = record.error.as_deref().unwrap_or("it did not complete");
                 let text = format!("{who} failed: {reason}");
                 put(&mut items, format_args!("<li>{}</li>\n", escape(&text)));

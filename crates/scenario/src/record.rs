@@ -377,10 +377,16 @@ impl RunRecord {
         self.emulator.is_none_or(|emulator| emulator.valid)
     }
 
+    /// Whether the run did not end as it should. Everything that marks failures goes by this: there are
+    /// records with an error that say that they completed.
+    pub fn has_failed(&self) -> bool {
+        !self.completed || self.error.is_some()
+    }
+
     /// Whether the run is a result: it ended as it should, and is [valid](Self::is_valid). Others
     /// are made again when a sweep goes on.
     pub fn counts(&self) -> bool {
-        self.completed && self.error.is_none() && self.is_valid()
+        !self.has_failed() && self.is_valid()
     }
 
     /// What tells this run from all others: two records with the same are of one run that was made

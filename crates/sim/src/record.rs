@@ -213,6 +213,34 @@ pub(crate) fn check_live(plan: &Plan) -> Result<(), SimError> {
 
 pub(crate) fn outcome(world: &World) -> Outcome {
     let plan = &world.plan;
+    let fault = world.flows.iter().find_map(Flow::fault);
+    let told = match fault {
+        // What was measured is the fallback's, and would be taken for this scheduler's.
+        Some(fault) => RunRecord { error: Some(fault.to_string()), ..RunRecord::default() },
+        None => measured(world),
+    };
+    let record = RunRecord {
+        schema: SCHEMA_VERSION,
+        world: "sim".to_owned(),
+        seed: plan.seed,
+        duration_s: plan.duration.as_secs_f64(),
+        warmup_s: plan.warmup.as_secs_f64(),
+        events: Some(world.net.queue.popped()),
+        digest: Some(format!("{:016x}", world.digest())),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        ..told
+    };
+    let packets = world.flows.iter().flat_map(Flow::ends);
+    let packets = packets.map(|[_, server]| world.net.endpoint(server).stats().segments).sum();
+    let live = world.flows.iter().filter_map(Flow::live).cloned().collect();
+    let calls = world.calls.as_ref().map(|calls| calls.reports());
+    let series = if fault.is_none() { series(world) } else { Vec::new() };
+    Outcome { record, packets, live, weave: woven(world), calls, series }
+}
+
+/// What was measured of a run, and whether its workload ended as it should.
+fn measured(world: &World) -> RunRecord {
+    let plan = &world.plan;
     let now = Instant::from_nanos(world.net.now_ns());
     let flows: Vec<FlowRecord> = world.flows.iter().map(|flow| flow_record(world, flow)).collect();
     let parts = &world.flows[..plan.measured];
@@ -221,17 +249,10 @@ pub(crate) fn outcome(world: &World) -> Outcome {
     let figures = FlowMeasurement::figures_of(&measured, now);
     let whole = whole(world, &flows[..plan.measured]);
     let completed = !is_sized(&world.flows[0]) || figures.completion_s.is_some();
-    let record = RunRecord {
-        schema: SCHEMA_VERSION,
-        world: "sim".to_owned(),
-        seed: plan.seed,
-        duration_s: plan.duration.as_secs_f64(),
-        warmup_s: plan.warmup.as_secs_f64(),
+    let unfinished = || format!("the transfer was not finished after {:?}", plan.duration);
+    RunRecord {
         completed,
-        error: world.flows.iter().find_map(Flow::fault).map(ToString::to_string).or_else(|| {
-            let unfinished = || format!("the transfer was not finished after {:?}", plan.duration);
-            (!completed).then(unfinished)
-        }),
+        error: (!completed).then(unfinished),
         messages: whole.messages,
         packet_delay_ms: world.packet_delays.as_deref().and_then(Delays::figures),
         duplicate_bytes: whole.duplicate_bytes,
@@ -243,16 +264,8 @@ pub(crate) fn outcome(world: &World) -> Outcome {
         },
         video: whole.video,
         flows: if world.flows.len() > 1 { flows } else { Vec::new() },
-        events: Some(world.net.queue.popped()),
-        digest: Some(format!("{:016x}", world.digest())),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
         ..figures.of_run()
-    };
-    let packets = world.flows.iter().flat_map(Flow::ends);
-    let packets = packets.map(|[_, server]| world.net.endpoint(server).stats().segments).sum();
-    let live = world.flows.iter().filter_map(Flow::live).cloned().collect();
-    let calls = world.calls.as_ref().map(|calls| calls.reports());
-    Outcome { record, packets, live, weave: woven(world), calls, series: series(world) }
+    }
 }
 
 pub(crate) fn woven(world: &World) -> Option<Woven> {

@@ -1,0 +1,44 @@
+//! What records say of runs that did not go as they should, and of flows and links that change.
+#![allow(clippy::unwrap_used, reason = "test code")]
+
+use weftline_core::scheduler::{self, Assignment, Entry, Scheduler, SendView};
+use weftline_scenario::{Congestion, Scenario};
+use weftline_sim::{Outcome, simulate};
+
+fn scenario(text: &str) -> Scenario {
+    Scenario::parse("figures.toml", text, &|_| unreachable!()).unwrap()
+}
+
+fn run(text: &str, scheme: &str) -> Outcome {
+    let (scenario, scheme) = (scenario(text), scheme.parse().unwrap());
+    simulate(&scenario, &scheme, Congestion::CUBIC, 1, true).unwrap()
+}
+
+/// Assigns what cannot be sent.
+#[derive(Debug)]
+struct Faulty;
+
+impl Scheduler for Faulty {
+    fn pick(&mut self, view: &SendView<'_>) -> Option<Assignment> {
+        let unsent = view.next_unsent()?;
+        Some(Assignment { subflow: usize::MAX, range: unsent })
+    }
+}
+
+static FAULTY: Entry = Entry::new("faulty", "breaks its contract", |_| Box::new(Faulty));
+
+#[test]
+fn what_was_measured_of_a_faulty_scheduler_is_not_told_as_its_own() {
+    scheduler::register(&FAULTY).unwrap();
+    let outcome = run(
+        "name = \"two\"\nduration = \"2s\"\n\
+         [[path]]\nname = \"a\"\nrate = \"20Mbps\"\n[[path]]\nname = \"b\"\nrate = \"10Mbps\"\n",
+        "faulty",
+    );
+    let record = &outcome.record;
+    let error = record.error.as_deref().unwrap();
+    assert!(error.contains("'faulty'") && error.contains("min-rtt"), "{error}");
+    assert!(record.has_failed() && !record.completed, "{record:?}");
+    assert_eq!((record.goodput_mbps, record.paths.len(), outcome.samples().count()), (None, 0, 0));
+    assert!(record.digest.is_some() && record.duration_s == 2.0, "{record:?}");
+}
