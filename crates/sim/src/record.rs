@@ -9,7 +9,7 @@ use weftline_scenario::{
     Congestion, FlowRecord, MessagesRecord, PathRecord, RunRecord, SCHEMA_VERSION, Sample,
     Scenario, Scheme, VideoRecord,
 };
-use weftline_video::PlayerStats;
+use weftline_video::Player;
 
 use crate::SimError;
 use crate::build::mss;
@@ -248,11 +248,16 @@ fn measured(world: &World) -> RunRecord {
         parts.iter().map(|flow| flow.sink.measurement()).collect();
     let figures = FlowMeasurement::figures_of(&measured, now);
     let whole = whole(world, &flows[..plan.measured]);
-    let completed = !is_sized(&world.flows[0]) || figures.completion_s.is_some();
-    let unfinished = || format!("the transfer was not finished after {:?}", plan.duration);
+    let error = if is_sized(&world.flows[0]) && figures.completion_s.is_none() {
+        Some(format!("the transfer was not finished after {:?}", plan.duration))
+    } else {
+        // A clip that began and did not end is a result, as in the lab: its viewer missed the rest.
+        let stalled = whole.video.is_some_and(|video| video.startup_s.is_none());
+        stalled.then(|| "stalled: not a picture was shown".to_owned())
+    };
     RunRecord {
-        completed,
-        error: (!completed).then(unfinished),
+        completed: error.is_none(),
+        error,
         messages: whole.messages,
         packet_delay_ms: world.packet_delays.as_deref().and_then(Delays::figures),
         duplicate_bytes: whole.duplicate_bytes,
@@ -350,8 +355,8 @@ const fn is_sized(flow: &Flow) -> bool {
 }
 
 fn flow_record(world: &World, flow: &Flow) -> FlowRecord {
-    let now_ns = world.net.now_ns();
-    let figures = flow.sink.measurement().figures(Instant::from_nanos(now_ns));
+    let now = Instant::from_nanos(world.net.now_ns());
+    let figures = flow.sink.measurement().figures(now);
     FlowRecord {
         name: flow.plan.name.clone(),
         congestion: flow.plan.congestion.name.to_owned(),
@@ -361,18 +366,20 @@ fn flow_record(world: &World, flow: &Flow) -> FlowRecord {
             .sessions()
             .map(|[_, server]| server.paths.values().map(|path| path.copied).sum()),
         paths: paths(world, flow),
-        video: flow.sink.player(now_ns).map(video),
+        video: flow.sink.player().map(|player| video(player, now)),
         ..figures.of_flow()
     }
 }
 
-fn video(stats: PlayerStats) -> VideoRecord {
+fn video(player: &Player, now: Instant) -> VideoRecord {
+    let stats = player.stats(now);
     VideoRecord {
         picture_discards: stats.picture_discards,
         buffer_underflows: stats.buffer_underflows,
         underflow_s: stats.underflow.as_secs_f64(),
         startup_s: stats.startup.map(|startup| startup.as_secs_f64()),
         pictures_played: Some(stats.played),
+        pictures_missed: Some(player.missed(now)).filter(|&pictures| pictures > 0),
         ..VideoRecord::default()
     }
 }

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 use weftline_core::scheduler::{self, Assignment, Entry, Scheduler, SendView};
-use weftline_scenario::{Congestion, Scenario};
+use weftline_scenario::{Congestion, RunRecord, Scenario};
 use weftline_sim::{Outcome, simulate};
 
 fn scenario(text: &str) -> Scenario {
@@ -41,4 +41,29 @@ fn what_was_measured_of_a_faulty_scheduler_is_not_told_as_its_own() {
     assert!(record.has_failed() && !record.completed, "{record:?}");
     assert_eq!((record.goodput_mbps, record.paths.len(), outcome.samples().count()), (None, 0, 0));
     assert!(record.digest.is_some() && record.duration_s == 2.0, "{record:?}");
+}
+
+/// A clip of five seconds at 1 Mb/s over a link of that rate.
+fn clip(link: &str) -> RunRecord {
+    let text = format!(
+        "name = \"clip\"\nduration = \"9s\"\n[[path]]\nname = \"a\"\nrate = \"{link}\"\n\
+         [workload]\nkind = \"video\"\nrate = \"1Mbps\"\nduration = \"5s\"\n"
+    );
+    run(&text, "single:a").record
+}
+
+#[test]
+fn a_clip_of_which_nothing_is_shown_has_failed_and_one_that_does_not_end_misses_pictures() {
+    let stalled = clip("10kbps");
+    assert!(stalled.has_failed() && !stalled.completed, "{stalled:?}");
+    assert_eq!(stalled.error.as_deref(), Some("stalled: not a picture was shown"));
+    let [slow, whole] = ["450kbps", "5Mbps"].map(clip);
+    assert!(slow.counts() && slow.completion_s.is_none(), "{slow:?}");
+    let video = slow.video.unwrap();
+    let missed = video.pictures_missed.unwrap();
+    assert_eq!(video.pictures_played.unwrap() + video.picture_discards + missed, 150, "{video:?}");
+    assert_eq!(slow.link_discards(), Some((video.picture_discards + missed) as f64));
+    assert!(missed > 15, "{video:?}");
+    assert!(whole.counts() && whole.completion_s.is_some(), "{whole:?}");
+    assert_eq!((whole.video.unwrap().pictures_missed, whole.link_discards()), (None, Some(0.0)));
 }
