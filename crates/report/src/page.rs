@@ -33,7 +33,8 @@ pub(crate) fn render(data: &Data) -> String {
         html.push_str("<section>\n<h2>Overview</h2>\n");
         html.push_str(
             "<p>Goodput over the sum of the paths' own TCP goodput (1 = all there is to have), and \
-             the goodput; a time where the workload is a transfer.</p>\n",
+             the goodput; the goodput alone where less was offered than goes, a time where the \
+             workload is a transfer.</p>\n",
         );
         html.push_str(&tables::overview(data));
         html.push_str("</section>\n");

@@ -221,6 +221,7 @@ mod tests {
         RunRecord {
             scenario: scenario.to_owned(),
             scheme: scheme.to_owned(),
+            workload: "bulk".to_owned(),
             seed,
             completed: true,
             goodput_mbps: Some(mbps),

@@ -47,8 +47,8 @@ pub struct ComparisonRow {
     pub invalid: usize,
     /// In-order goodput.
     pub goodput_mbps: Option<MeanCi>,
-    /// Goodput ÷ the sum of the goodputs of `single:*` over all paths, run by run
-    /// ([`ratios`](crate::ratios)).
+    /// Goodput ÷ the sum of the goodputs of `single:*` over all paths, run by run, where as much as goes is
+    /// sent ([`ratios`](crate::ratios)).
     pub ratio_to_sum: Option<MeanCi>,
     /// Completion time, or else goodput, ÷ that of the baseline with the same seed, pair by pair
     /// ([`paired_ratio`]).
@@ -236,6 +236,7 @@ mod tests {
         RunRecord {
             scenario: "demo".to_owned(),
             scheme: scheme.to_owned(),
+            workload: "bulk".to_owned(),
             seed,
             completed: true,
             goodput_mbps: Some(goodput),

@@ -153,8 +153,8 @@ def ci95(frame: Any, value: str, by: str | Sequence[str] = ()) -> Intervals:
 
 
 def ratios(results: Results) -> list[dict[str, Any]]:
-    """For each run whose paths also ran alone (`single:*`, same case and seed): its place, scheme,
-    and goodput ÷ the sum of the paths (`to_sum`) and ÷ the best of them (`to_best`)."""
+    """For each run of as much as goes whose paths also ran alone (`single:*`, same case and seed): its
+    place, scheme, and goodput ÷ the sum of the paths (`to_sum`) and ÷ the best of them (`to_best`)."""
     found = _weftline.ratios(results._records)
     scheme: Mapping[int, str] = dict(enumerate(results["scheme"]))
     return [
