@@ -17,7 +17,7 @@ use crate::calls::CallReport;
 use crate::flow::bound::{self, Carrying};
 use crate::flow::{Flow, Tally};
 use crate::net::Spreading;
-use crate::plan::{FlowPlan, LiveOutcome, Plan, Traffic, mean_loss};
+use crate::plan::{FlowPlan, LiveOutcome, Plan, Traffic};
 use crate::tcp::SenderStats;
 use crate::world::World;
 
@@ -201,7 +201,7 @@ fn run_unless(stop: &AtomicBool, plan: Plan) -> Result<Outcome, SimError> {
 /// Live streams need our own transport: messages, and a player that sends.
 pub(crate) fn check_live(plan: &Plan) -> Result<(), SimError> {
     let is_live = |flow: &&FlowPlan| matches!(flow.traffic, Traffic::Live(_));
-    match plan.flows.iter().filter(is_live).all(|f| f.scheduler.is_some() && f.oracle.is_none()) {
+    match plan.flows.iter().filter(is_live).all(|f| f.scheduler.is_some() && !f.oracle) {
         true => Ok(()),
         false => Err(SimError::WrongUse(
             "a live stream is carried by a scheduler of ours, not by plain TCP or the oracle; \
@@ -390,7 +390,7 @@ fn most_on_time(world: &World, flow: &Flow, tally: &Tally, epoch: Instant) -> f6
     let payload = mss(plan) as f64 / plan.packet_bytes as f64;
     let links = flow.plan.paths.iter().map(|&path| {
         let link = &plan.paths[plan.paths[path].shares.unwrap_or(path)].down;
-        Carrying { link, share: payload * (1.0 - mean_loss(&link.loss)) }
+        Carrying { link, payload }
     });
     let links: Vec<_> = links.collect();
     let gops = tally.gops.iter();

@@ -67,3 +67,23 @@ fn a_clip_of_which_nothing_is_shown_has_failed_and_one_that_does_not_end_misses_
     assert!(whole.counts() && whole.completion_s.is_some(), "{whole:?}");
     assert_eq!((whole.video.unwrap().pictures_missed, whole.link_discards()), (None, Some(0.0)));
 }
+
+#[test]
+fn a_loss_that_comes_after_the_run_changes_nothing() {
+    let tiles = |load: u32, schedule: &str| {
+        let text = format!(
+            "name = \"two\"\nduration = \"6s\"\n\
+             [[path]]\nname = \"a\"\nrate = \"4Mbps\"\ndelay = \"10ms\"\nloss = {schedule}\n\
+             [[path]]\nname = \"b\"\nrate = \"3Mbps\"\ndelay = \"40ms\"\n\
+             [workload]\nkind = \"tiles:{load}%\"\n"
+        );
+        run(&text, "oracle").record
+    };
+    let bound = |record: &RunRecord| record.messages.unwrap().bound_weight_share.unwrap();
+    for load in [30, 110] {
+        let always = tiles(load, "[{ at = \"0s\", rate = 0.01 }]");
+        let later = tiles(load, "[{ at = \"0s\", rate = 0.01 }, { at = \"50s\", rate = 0.6 }]");
+        assert_eq!(always.digest, later.digest, "the oracle, {load} %");
+        assert_eq!(bound(&always), bound(&later), "the bound, {load} %");
+    }
+}
