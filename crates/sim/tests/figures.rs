@@ -87,3 +87,23 @@ fn a_loss_that_comes_after_the_run_changes_nothing() {
         assert_eq!(bound(&always), bound(&later), "the bound, {load} %");
     }
 }
+
+#[test]
+fn a_burst_that_comes_later_is_on_warm_connections_too() {
+    let time = |workload: &str, start: &str, scheme: &str| {
+        let text = format!(
+            "name = \"late\"\nduration = \"9s\"\n\
+             [[path]]\nname = \"a\"\nrate = \"50Mbps\"\ndelay = \"100ms\"\n\
+             [[path]]\nname = \"b\"\nrate = \"50Mbps\"\ndelay = \"100ms\"\n\
+             [[flow]]\nname = \"sized\"\nstart = \"{start}\"\nworkload = \"{workload}:2kB\"\n"
+        );
+        run(&text, scheme).record.completion_s.unwrap()
+    };
+    for scheme in ["single:a", "fbdt", "min-rtt"] {
+        let [now, later] = ["0s", "3s"].map(|start| time("burst", start, scheme));
+        assert!(now < 0.15 && (later - now).abs() < 0.01, "{scheme}: {now} and {later}");
+        // A new connection takes a round trip more.
+        let [now, later] = ["0s", "3s"].map(|start| time("transfer", start, scheme));
+        assert!(now > 0.29 && (later - now).abs() < 0.01, "{scheme}: {now} and {later}");
+    }
+}
