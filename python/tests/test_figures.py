@@ -162,8 +162,8 @@ _CONTROL: dict[str, int | None] = {"decoder_drops": 500, "control_discards": 2, 
 def test_discards_are_those_of_the_links_in_python_as_in_the_program() -> None:
     counts: list[dict[str, int | None]] = [
         {}, _CONTROL, {"control_discards": 2}, {**_CONTROL, "decoder_drops": None}, {"decoder_drops": 7},
-        {**_CONTROL, "control_decoder_drops": None}]
-    wanted = {"sim": [60.0, 68.0, 58.0, None, 60.0, None], "lab": [None, 68.0, 58.0, None, None, None]}
+        {**_CONTROL, "control_decoder_drops": None}, {"pictures_missed": 5}]
+    wanted = {"sim": [60.0, 68.0, 58.0, None, 60.0, None, 65.0], "lab": [None, 68.0, 58.0, None, None, None, None]}
     for world, values in wanted.items():
         for one, value in zip(counts, values):
             run = {**_played(world, 1, 60, **{key: n for key, n in one.items() if n is not None}), "paths": []}

@@ -118,7 +118,7 @@ fn can_run(scenario: &Scenario) -> bool {
 /// Says how many runs failed, or else how many do not count.
 fn tell_failed(runs: &[RunRecord]) -> Result<(), Failure> {
     let count = |is: fn(&RunRecord) -> bool| runs.iter().filter(|run| is(run)).count();
-    let (failed, invalid) = (count(|run| !run.completed), count(|run| !run.is_valid()));
+    let (failed, invalid) = (count(RunRecord::has_failed), count(|run| !run.is_valid()));
     match (failed, invalid) {
         (0, 0) => Ok(()),
         (0, _) => {

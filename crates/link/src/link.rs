@@ -176,6 +176,12 @@ impl Link {
         Some(Instant::from_nanos(finish.saturating_add(self.delay)))
     }
 
+    /// The share of packets that the loss model takes at `now`; in the long run, where that is drawn by
+    /// states. For those who may know a link from within.
+    pub fn loss_share(&self, now: Instant) -> f64 {
+        self.loss.share(now)
+    }
+
     /// What the link has done so far.
     pub fn stats(&self) -> LinkStats {
         self.stats

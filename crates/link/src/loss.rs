@@ -36,9 +36,44 @@ pub enum LossModel {
     Schedule(Vec<(Duration, f64)>),
 }
 
+impl LossModel {
+    /// The share of packets lost at `time` since the link's epoch; in the long run, where that is drawn by
+    /// states.
+    pub fn share_at(&self, time: Duration) -> f64 {
+        let share = match self {
+            Self::None | Self::Nth(_) => 0.0,
+            Self::Bernoulli(share) => *share,
+            Self::GilbertElliott { good_to_bad, bad_to_good, loss_good, loss_bad } => {
+                let turns = good_to_bad + bad_to_good;
+                match turns > 0.0 {
+                    true => (loss_good * bad_to_good + loss_bad * good_to_bad) / turns,
+                    false => *loss_good,
+                }
+            }
+            Self::Schedule(changes) => {
+                let begun = changes.iter().filter(|(at, _)| *at <= time);
+                // Of several at one time the last one holds.
+                begun.max_by_key(|(at, _)| *at).map_or(0.0, |(_, share)| *share)
+            }
+        };
+        share.clamp(0.0, 1.0)
+    }
+
+    /// The times since the link's epoch at which [`share_at`](Self::share_at) may change.
+    pub fn changes(&self) -> impl Iterator<Item = Duration> + '_ {
+        let changes = match self {
+            Self::Schedule(changes) => &changes[..],
+            _ => &[],
+        };
+        changes.iter().map(|(at, _)| *at)
+    }
+}
+
 /// A loss model at work.
 #[derive(Clone, Debug)]
 pub(crate) struct Loss {
+    model: LossModel,
+    epoch: Option<Instant>,
     rng: Rng,
     state: State,
 }
@@ -50,15 +85,15 @@ enum State {
     GilbertElliott { leave: [u64; 2], loss: [u64; 2], bad: bool },
     None,
     Nth { numbers: Vec<u64>, next: usize, offered: u64 },
-    Schedule { changes: Vec<(u64, u64)>, next: usize, epoch: Option<Instant>, loss: u64 },
+    Schedule { changes: Vec<(u64, u64)>, next: usize, loss: u64 },
 }
 
 impl Loss {
     /// The model with its random stream `"{name}/loss"`.
     pub(crate) fn new(model: LossModel, seed: u64, name: &str) -> Self {
-        let state = match model {
-            LossModel::Bernoulli(p) => State::Bernoulli { loss: probability(p) },
-            LossModel::GilbertElliott { good_to_bad, bad_to_good, loss_good, loss_bad } => {
+        let state = match &model {
+            &LossModel::Bernoulli(p) => State::Bernoulli { loss: probability(p) },
+            &LossModel::GilbertElliott { good_to_bad, bad_to_good, loss_good, loss_bad } => {
                 State::GilbertElliott {
                     leave: [probability(good_to_bad), probability(bad_to_good)],
                     loss: [probability(loss_good), probability(loss_bad)],
@@ -66,7 +101,8 @@ impl Loss {
                 }
             }
             LossModel::None => State::None,
-            LossModel::Nth(mut numbers) => {
+            LossModel::Nth(numbers) => {
+                let mut numbers = numbers.clone();
                 numbers.sort_unstable();
                 State::Nth { numbers, next: 0, offered: 0 }
             }
@@ -74,20 +110,32 @@ impl Loss {
                 let mut changes: Vec<_> =
                     changes.iter().map(|&(at, p)| (nanos(at), probability(p))).collect();
                 changes.sort_by_key(|&(at, _)| at);
-                State::Schedule { changes, next: 0, epoch: None, loss: 0 }
+                State::Schedule { changes, next: 0, loss: 0 }
             }
         };
-        let mut loss = Self { rng: Rng::stream(seed, &format!("{name}/loss")), state };
+        let rng = Rng::stream(seed, &format!("{name}/loss"));
+        let mut loss = Self { model, epoch: None, rng, state };
         loss.follow_schedule(Instant::ZERO);
         loss
     }
 
     /// Starts the schedule at `epoch`, anew if it ran before.
     pub(crate) fn start(&mut self, epoch: Instant) {
-        if let State::Schedule { next, epoch: current, loss, .. } = &mut self.state {
-            (*next, *current, *loss) = (0, Some(epoch), 0);
+        self.epoch = Some(epoch);
+        if let State::Schedule { next, loss, .. } = &mut self.state {
+            (*next, *loss) = (0, 0);
         }
         self.follow_schedule(epoch);
+    }
+
+    /// The share of packets that is lost at `now`.
+    pub(crate) fn share(&self, now: Instant) -> f64 {
+        self.model.share_at(self.since_epoch(now))
+    }
+
+    /// The time of the schedule: before the epoch, t = 0.
+    fn since_epoch(&self, now: Instant) -> Duration {
+        self.epoch.map_or(Duration::ZERO, |epoch| now.since(epoch))
     }
 
     /// Whether the packet offered at `now` is lost.
@@ -113,8 +161,8 @@ impl Loss {
 
     /// Takes up the probability that holds at `now`; before the epoch, that of t = 0.
     fn follow_schedule(&mut self, now: Instant) {
-        if let State::Schedule { changes, next, epoch, loss } = &mut self.state {
-            let time = epoch.map_or(0, |epoch| nanos(now.since(epoch)));
+        let time = nanos(self.since_epoch(now));
+        if let State::Schedule { changes, next, loss } = &mut self.state {
             while let Some(&(_, then)) = changes.get(*next).filter(|(at, _)| *at <= time) {
                 *loss = then;
                 *next += 1;
@@ -190,6 +238,26 @@ mod tests {
         loss.start(at(10_000));
         assert!(!loss.loses(at(10_009)));
         assert!(loss.loses(at(10_010)));
+    }
+
+    #[test]
+    fn the_share_is_that_of_the_time() {
+        let second = Duration::from_secs;
+        let model = LossModel::Schedule(vec![(second(9), 0.5), (second(1), 0.02)]);
+        let shares = [0, 1, 8, 9, 99].map(|s| model.share_at(second(s)));
+        assert_eq!(shares, [0.0, 0.02, 0.02, 0.5, 0.5]);
+        let mut loss = Loss::new(model, 1, "test");
+        assert_eq!(loss.share(Instant::from_millis(50_000)), 0.0, "it has not begun");
+        loss.start(Instant::from_millis(10_000));
+        let shares = [9, 11, 19].map(|s| loss.share(Instant::from_millis(s * 1000)));
+        assert_eq!(shares, [0.0, 0.02, 0.5]);
+        let bursts = LossModel::GilbertElliott {
+            good_to_bad: 0.01,
+            bad_to_good: 0.25,
+            loss_good: 0.0,
+            loss_bad: 1.0,
+        };
+        assert!((bursts.share_at(second(7)) - 0.01 / 0.26).abs() < 1e-12);
     }
 
     #[test]

@@ -34,8 +34,16 @@ pub const DEFINITIONS: &[Definition] = &[
     of("duration_s", "s", "how long the workload ran, or was to run"),
     of("warmup_s", "s", "how much of the beginning does not count"),
     of("tls", "", "whether the connections were encrypted (lab)"),
-    of("completed", "", "whether the workload ended as it should"),
-    of("error", "", "why not"),
+    of(
+        "completed",
+        "",
+        "whether the workload ended as it should; of a clip, whether a picture was shown",
+    ),
+    of(
+        "error",
+        "",
+        "why not; where a scheduler broke its contract there are no figures, which would be those of `min-rtt` in its place",
+    ),
     of(
         "goodput_mbps",
         "Mb/s",
@@ -145,7 +153,7 @@ pub const DEFINITIONS: &[Definition] = &[
     of(
         "video",
         "",
-        "`picture_discards` (too late to be shown), `buffer_underflows` (stops for want of data), `underflow_s` in all, `startup_s` from the request to the first picture, `pictures_played`; of real players `decoder_drops` (left out by the decoder, beyond `picture_discards`), `control_discards`, `control_underflows`, `control_decoder_drops`. Reports, claims and figures take what is left of a real player's discards and decoder drops when those of the control run are subtracted, and nothing where one of them is not known or there are fewer than three seeds",
+        "`picture_discards` (too late to be shown), `buffer_underflows` (stops for want of data), `underflow_s` in all, `startup_s` from the request to the first picture, `pictures_played`, `pictures_missed` (not come to by the end of a run as long as the clip; simulator); of real players `decoder_drops` (left out by the decoder, beyond `picture_discards`), `control_discards`, `control_underflows`, `control_decoder_drops`. Reports, claims and figures add what was missed to what was discarded, and take what is left of a real player's discards and decoder drops when those of the control run are subtracted, and nothing where one of them is not known or there are fewer than three seeds",
     ),
     of(
         "flows",

@@ -33,7 +33,8 @@ pub(crate) fn render(data: &Data) -> String {
         html.push_str("<section>\n<h2>Overview</h2>\n");
         html.push_str(
             "<p>Goodput over the sum of the paths' own TCP goodput (1 = all there is to have), and \
-             the goodput; a time where the workload is a transfer.</p>\n",
+             the goodput; the goodput alone where less was offered than goes, a time where the \
+             workload is a transfer.</p>\n",
         );
         html.push_str(&tables::overview(data));
         html.push_str("</section>\n");
@@ -152,7 +153,7 @@ fn notes(data: &Data, comparison: &Comparison) -> String {
                 );
                 put(&mut items, format_args!("<li>{}</li>\n", escape(&text)));
             }
-            if !record.completed {
+            if record.has_failed() {
                 let reason = record.error.as_deref().unwrap_or("it did not complete");
                 let text = format!("{who} failed: {reason}");
                 put(&mut items, format_args!("<li>{}</li>\n", escape(&text)));

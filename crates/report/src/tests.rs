@@ -98,6 +98,8 @@ fn write_results(dir: &Path) {
         seed: 1,
         duration_s: 15.0,
         warmup_s: 1.0,
+        // An error is a failure, whatever else the record says.
+        completed: true,
         error: Some("reset by \"peer\" <now>".to_owned()),
         version: "0.1.0".to_owned(),
         ..RunRecord::default()
@@ -133,6 +135,7 @@ fn a_report_shows_tables_figures_and_notes() {
         "sum of single paths",
         "fbdt, seed 4 (run 31) does not count: the emulator was over 1 ms late for 3.40 %",
         "failed: reset by &quot;peer&quot; &lt;now&gt;",
+        "(1 failed)",
         "seeds 1 to 4",
     ] {
         assert!(html.contains(wanted), "no {wanted}");

@@ -52,22 +52,27 @@ const YARDSTICKS: [Yardstick; 3] = [
 /// What a pair of runs has in common.
 type Pair<'a> = (u64, &'a BTreeMap<String, String>);
 
+/// The runs of a scheme in one experiment.
+#[derive(Default)]
+struct Runs<'a> {
+    /// Those that are results.
+    counted: Vec<&'a RunRecord>,
+    /// Whether others have failed. Those that are left would make the scheme look better than it is: it
+    /// comes after all of which no run has failed.
+    has_failed: bool,
+}
+
 /// The runs of each scheme in one experiment.
-type Experiment<'a> = BTreeMap<&'a str, Vec<&'a RunRecord>>;
+type Experiment<'a> = BTreeMap<&'a str, Runs<'a>>;
 
 /// What came out of these runs; `None` if no run says anything.
 pub(crate) fn sentence(records: &[RunRecord]) -> Option<String> {
     let counted: Vec<&RunRecord> = records.iter().filter(|record| record.counts()).collect();
     let has = |yardstick: &&Yardstick| counted.iter().any(|run| (yardstick.value)(run).is_some());
     let yardstick = YARDSTICKS.iter().find(has)?;
-    let mut experiments: BTreeMap<_, Experiment<'_>> = BTreeMap::new();
-    for &run in counted.iter().filter(|run| (yardstick.value)(run).is_some()) {
-        let RunRecord { world, scenario, workload, congestion, tls, case, .. } = run;
-        let experiment = experiments.entry((world, scenario, workload, congestion, tls, case));
-        experiment.or_default().entry(&run.scheme).or_default().push(run);
-    }
-    let all: Vec<&Experiment<'_>> = experiments.values().collect();
-    let says = |one: &&Experiment<'_>| one.values().any(|runs| (yardstick.says)(runs));
+    let experiments = experiments(records, yardstick);
+    let all: Vec<&Experiment<'_>> = experiments.iter().collect();
+    let says = |one: &&Experiment<'_>| one.values().any(|runs| (yardstick.says)(&runs.counted));
     let text = match &all[..] {
         several if !several.iter().any(says) => {
             let (best, seeds) = (yardstick.best, LEAST_PLAYER_SEEDS);
@@ -83,6 +88,25 @@ pub(crate) fn sentence(records: &[RunRecord]) -> Option<String> {
     })
 }
 
+/// The experiments of which a run that counts has a value.
+fn experiments<'a>(records: &'a [RunRecord], yardstick: &Yardstick) -> Vec<Experiment<'a>> {
+    let mut experiments: BTreeMap<_, Experiment<'_>> = BTreeMap::new();
+    for run in records.iter().filter(|run| run.is_valid()) {
+        if !run.has_failed() && (yardstick.value)(run).is_none() {
+            continue;
+        }
+        let RunRecord { world, scenario, workload, congestion, tls, case, .. } = run;
+        let experiment = experiments.entry((world, scenario, workload, congestion, tls, case));
+        let runs = experiment.or_default().entry(run.scheme.as_str()).or_default();
+        match run.has_failed() {
+            true => runs.has_failed = true,
+            false => runs.counted.push(run),
+        }
+    }
+    let has_any = |one: &Experiment<'_>| one.values().any(|runs| !runs.counted.is_empty());
+    experiments.into_values().filter(has_any).collect()
+}
+
 /// Which schemes ran on a machine that is none of the others'.
 fn in_guests(runs: &[&RunRecord]) -> String {
     let guests = runs.iter().filter(|run| run.guest_kernel.is_some());
@@ -94,23 +118,45 @@ fn in_guests(runs: &[&RunRecord]) -> String {
     format!(" In a guest, in virtual time: {}.", schemes.join(", "))
 }
 
-/// The schemes that use all paths, the best first; all of them if there is no such scheme.
-fn ranked<'a>(experiment: &Experiment<'a>, yardstick: &Yardstick) -> Vec<(&'a str, MeanCi)> {
+/// The schemes that use all paths; all of them if there is no such scheme.
+fn rivals<'e, 'a>(
+    experiment: &'e Experiment<'a>,
+) -> impl Iterator<Item = (&'a str, &'e Runs<'a>)> + use<'e, 'a> {
     let several = experiment.keys().any(|scheme| !is_single(scheme));
-    let shown = experiment.iter().filter(|(scheme, _)| !several || !is_single(scheme));
-    let mut ranked: Vec<(&str, MeanCi)> = shown
-        .filter(|(_, runs)| (yardstick.says)(runs))
-        .filter_map(|(&scheme, runs)| {
-            let values: Vec<f64> = runs.iter().filter_map(|run| (yardstick.value)(run)).collect();
-            Some((scheme, mean_ci95(&values)?))
+    let rivals = experiment.iter().map(|(&scheme, runs)| (scheme, runs));
+    rivals.filter(move |(scheme, _)| !several || !is_single(scheme))
+}
+
+/// The rivals of which something is said, the best first, and after them those of which a run has failed.
+fn ranked<'a>(experiment: &Experiment<'a>, yardstick: &Yardstick) -> Vec<(&'a str, MeanCi)> {
+    let mut ranked: Vec<(&str, MeanCi)> = rivals(experiment)
+        .filter(|(_, runs)| (yardstick.says)(&runs.counted))
+        .filter_map(|(scheme, runs)| {
+            let values = runs.counted.iter().filter_map(|run| (yardstick.value)(run));
+            Some((scheme, mean_ci95(&values.collect::<Vec<_>>())?))
         })
         .collect();
     let better = |one: &MeanCi, two: &MeanCi| match yardstick.less {
         true => one.mean.total_cmp(&two.mean),
         false => two.mean.total_cmp(&one.mean),
     };
-    ranked.sort_by(|one, two| better(&one.1, &two.1));
+    let fails = |scheme: &str| experiment[scheme].has_failed;
+    ranked.sort_by(|one, two| fails(one.0).cmp(&fails(two.0)).then(better(&one.1, &two.1)));
     ranked
+}
+
+/// The best schemes of an experiment, which share the first place; none where there were no rivals, or
+/// each of them has failed.
+fn winners<'a>(experiment: &Experiment<'a>, yardstick: &Yardstick) -> Vec<&'a str> {
+    let mut ranked = ranked(experiment, yardstick);
+    let failed = rivals(experiment).filter(|(_, runs)| runs.has_failed).map(|(scheme, _)| scheme);
+    let all: BTreeSet<&str> = ranked.iter().map(|(scheme, _)| *scheme).chain(failed).collect();
+    ranked.retain(|(scheme, _)| !experiment[scheme].has_failed);
+    let Some((_, best)) = ranked.first().copied().filter(|_| all.len() > 1) else {
+        return Vec::new();
+    };
+    let equals = ranked.into_iter().filter(|(_, value)| value.mean == best.mean);
+    equals.map(|(scheme, _)| scheme).collect()
 }
 
 /// One experiment: what the best scheme did, of what there was, and beside the next one.
@@ -123,12 +169,12 @@ fn of_one(
     let [(best, value), rest @ ..] = &ranked[..] else { return None };
     let [did, what] = yardstick.words;
     let mut text = format!("{best} {did} {} {what}", interval(value, decimals(value.mean)));
-    let sums = if yardstick.less { None } else { to_sum(records, best) };
-    if let Some(share) = sums.filter(|_| !is_single(best)) {
+    let sums = if yardstick.less { None } else { to_sums(records, &[best]).pop() };
+    if let Some((_, share)) = sums.filter(|_| !is_single(best)) {
         text += &format!(", {} of the sum of the paths' own TCP", interval(&share, 3));
     }
     if let Some((other, their)) = rest.first() {
-        let [own, others] = [best, other].map(|scheme| experiment[scheme].iter().copied());
+        let [own, others] = [best, other].map(|scheme| experiment[scheme].counted.iter().copied());
         let ratio = paired_ratio(own, others, pair, yardstick.value);
         text += &match ratio {
             Some(ratio) => format!("; that is {}", beside(&ratio, other)),
@@ -161,27 +207,23 @@ fn of_several(
     let mut wins: BTreeMap<&str, usize> = BTreeMap::new();
     let mut compared = 0;
     for experiment in experiments {
-        let ranked = ranked(experiment, yardstick);
-        let [(_, best), _, ..] = &ranked[..] else { continue };
-        compared += 1;
-        // Equals share the first place.
-        for (scheme, _) in ranked.iter().filter(|(_, value)| value.mean == best.mean) {
+        let winners = winners(experiment, yardstick);
+        compared += usize::from(!winners.is_empty());
+        for scheme in winners {
             *wins.entry(scheme).or_default() += 1;
         }
     }
     let most = wins.iter().max_by_key(|(_, wins)| **wins);
     let Some((&best, &won)) = most else {
-        let runs: usize = experiments.iter().flat_map(|one| one.values()).map(Vec::len).sum();
+        let runs = experiments.iter().flat_map(|one| one.values());
+        let runs: usize = runs.map(|runs| runs.counted.len()).sum();
         let all = count(experiments.len(), "experiment");
         return Some(format!("{all} with {}, and no two schemes in one.", count(runs, "run")));
     };
     let mut text = format!("{best} had {} in {won} of {compared} experiments", yardstick.best);
     if !yardstick.less {
-        let mut shares: Vec<(&str, MeanCi)> = wins
-            .keys()
-            .filter(|scheme| !is_single(scheme))
-            .filter_map(|&scheme| Some((scheme, to_sum(records, scheme)?)))
-            .collect();
+        let schemes: Vec<&str> = wins.keys().copied().filter(|one| !is_single(one)).collect();
+        let mut shares = to_sums(records, &schemes);
         shares.sort_by(|one, two| two.1.mean.total_cmp(&one.1.mean));
         let list: Vec<String> = shares
             .iter()
@@ -196,11 +238,20 @@ fn of_several(
     Some(text + ".")
 }
 
-/// The mean of a scheme's ratios to the sum of the single paths.
-fn to_sum(records: &[RunRecord], scheme: &str) -> Option<MeanCi> {
-    let ratios = ratios(records).into_iter();
-    let own = ratios.filter(|ratio| ratio.record.scheme == scheme && ratio.record.counts());
-    mean_ci95(&own.map(|ratio| ratio.to_sum).collect::<Vec<_>>())
+/// The means of these schemes' ratios to the sum of the single paths, over the cases in which each of them
+/// has one: a case in which one failed would flatter it in the mean of the others.
+fn to_sums<'a>(records: &[RunRecord], schemes: &[&'a str]) -> Vec<(&'a str, MeanCi)> {
+    let mut cases: BTreeMap<_, BTreeMap<&str, f64>> = BTreeMap::new();
+    for ratio in ratios(records).into_iter().filter(|ratio| ratio.record.counts()) {
+        let RunRecord { world, scenario, workload, congestion, tls, .. } = ratio.record;
+        let case = cases.entry((world, scenario, workload, congestion, tls, pair(ratio.record)));
+        case.or_default().insert(&ratio.record.scheme, ratio.to_sum);
+    }
+    let mean = |&scheme: &&'a str| {
+        let all = cases.values().filter(|case| schemes.iter().all(|one| case.contains_key(one)));
+        Some((scheme, mean_ci95(&all.map(|case| case[scheme]).collect::<Vec<_>>())?))
+    };
+    schemes.iter().filter_map(mean).collect()
 }
 
 fn interval(value: &MeanCi, decimals: usize) -> String {
@@ -221,6 +272,7 @@ mod tests {
         RunRecord {
             scenario: scenario.to_owned(),
             scheme: scheme.to_owned(),
+            workload: "bulk".to_owned(),
             seed,
             completed: true,
             goodput_mbps: Some(mbps),
@@ -306,5 +358,41 @@ mod tests {
         let want = "fbdt had the highest goodput in 2 of 3 experiments; on average of the paths' own \
                     TCP: ecf 0.600, fbdt 0.567.";
         assert_eq!(text, want);
+    }
+
+    #[test]
+    fn a_failure_loses_its_experiment_and_flatters_no_mean() {
+        let mut records = Vec::new();
+        for (scenario, mbps) in [("a", [9.0, 8.0]), ("b", [1.0, 5.0]), ("c", [9.0, 3.0])] {
+            records.push(run(scenario, "single:one", 1, 10.0));
+            records.push(run(scenario, "fbdt", 1, mbps[0]));
+            records.push(run(scenario, "ecf", 1, mbps[1]));
+        }
+        let text = sentence(&records).unwrap();
+        let whole = "fbdt had the highest goodput in 2 of 3 experiments; on average of the paths' own \
+                     TCP: fbdt 0.633, ecf 0.533.";
+        assert_eq!(text, whole);
+        // Where it is bad it fails, as everywhere but where it is best.
+        let failed = |text: &str| format!("{text} 1 run failed or did not count.");
+        records[4] = RunRecord {
+            completed: false,
+            error: Some("it broke off".to_owned()),
+            goodput_mbps: None,
+            ..records[4].clone()
+        };
+        let want = "fbdt had the highest goodput in 2 of 3 experiments; on average of the paths' own \
+                    TCP: fbdt 0.900, ecf 0.550.";
+        assert_eq!(sentence(&records).unwrap(), failed(want), "both without that case");
+        // With another seed, and a good one, it has still failed there.
+        for (scheme, mbps) in [("single:one", 10.0), ("fbdt", 9.9), ("ecf", 5.0)] {
+            records.push(run("b", scheme, 2, mbps));
+        }
+        let text = sentence(&records).unwrap();
+        assert!(text.starts_with("fbdt had the highest goodput in 2 of 3 experiments"), "{text}");
+        // One experiment alone is told of what did not fail.
+        let alone: Vec<RunRecord> =
+            records.iter().filter(|run| run.scenario == "b").cloned().collect();
+        let text = sentence(&alone).unwrap();
+        assert!(text.starts_with("ecf carried 5.00 "), "{text}");
     }
 }

@@ -119,13 +119,18 @@ fn read_paths(value: Value<'_>, paths: &[PathSpec]) -> Result<Vec<String>, Scena
     if used.is_empty() { Err(empty) } else { Ok(used) }
 }
 
+/// The name of the `number`-th connection of a flow that goes over several.
+pub(crate) fn part_name(flow: &str, number: usize) -> String {
+    match flow {
+        "" => (number + 1).to_string(),
+        name => format!("{name}-{}", number + 1),
+    }
+}
+
 impl Flow {
     /// The `number`-th of so many equal parts of it; what remains of a division is the first's.
     pub(crate) fn part(&self, number: usize, parts: usize) -> Self {
-        let name = match self.name.as_str() {
-            "" => (number + 1).to_string(),
-            name => format!("{name}-{}", number + 1),
-        };
+        let name = part_name(&self.name, number);
         let share = |whole: u64| {
             let parts = parts as u64;
             whole / parts + if number == 0 { whole % parts } else { 0 }

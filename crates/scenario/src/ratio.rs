@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{MeanCi, RunRecord, mean_ci95};
+use crate::{MeanCi, RunRecord, Workload, mean_ci95};
 
 /// A run's goodput beside those of the single paths in the same case and with the same seed.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -53,9 +53,10 @@ impl Alone<'_> {
 /// The ratios of all runs, in the order of `records`, each of which is of another run
 /// ([`latest`](crate::latest)).
 ///
-/// A run has ratios if it has a goodput and its emulator was in time, and each path of its case ran
-/// alone (`single:*`) to its end with the same seed, congestion control, workload, world and values of
-/// a sweep. Those of the single paths are their shares.
+/// A run has ratios if it sent as much as went (`bulk`, `iperf3`), has a goodput and its emulator was in
+/// time, and each path of its case ran alone (`single:*`) to its end with the same seed, congestion
+/// control, workload, world and values of a sweep. Those of the single paths are their shares. Of what is
+/// offered at a rate each path alone may carry all, and a transfer has no time to use them.
 pub fn ratios(records: &[RunRecord]) -> Vec<Ratio<'_>> {
     ratios_among(records, 0..records.len())
 }
@@ -66,6 +67,7 @@ pub(crate) fn ratios_among(
     places: impl Iterator<Item = usize> + Clone,
 ) -> Vec<Ratio<'_>> {
     let mut cases: BTreeMap<Case<'_>, Alone<'_>> = BTreeMap::new();
+    let places = places.filter(|&place| takes_all(&records[place]));
     for record in places.clone().map(|place| &records[place]) {
         let alone = cases.entry(case_of(record)).or_default();
         alone.paths.extend(record.paths.iter().map(|path| path.name.as_str()));
@@ -82,6 +84,12 @@ pub(crate) fn ratios_among(
         Some(Ratio { run, record, to_sum: goodput / sum, to_best: goodput / best })
     };
     places.filter_map(ratio).collect()
+}
+
+/// Whether the run's own figures are of a flow that sends as much as goes.
+fn takes_all(record: &RunRecord) -> bool {
+    let workload = record.flows.first().map_or(&record.workload, |flow| &flow.workload);
+    matches!(workload.parse(), Ok(Workload::Bulk | Workload::Iperf3))
 }
 
 fn goodput(record: &RunRecord) -> Option<f64> {
@@ -111,10 +119,12 @@ pub fn paired_ratio<'a, K: Ord>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::FlowRecord;
 
     fn run(scheme: &str, seed: u64, rate: &str, goodput: f64) -> RunRecord {
         RunRecord {
             scheme: scheme.to_owned(),
+            workload: "bulk".to_owned(),
             seed,
             completed: true,
             goodput_mbps: Some(goodput),
@@ -139,6 +149,32 @@ mod tests {
         let got: Vec<_> = several.map(|r| (r.run, r.to_sum, r.to_best)).collect();
         assert_eq!(got, [(0, 19.0 / 20.0, 19.0 / 15.0), (3, 13.0 / 65.0, 13.0 / 50.0)]);
         assert_eq!(ratios[1].to_sum, 5.0 / 20.0, "a single path's is its share");
+    }
+
+    #[test]
+    fn what_does_not_take_all_that_the_paths_carry_has_no_ratio() {
+        let mut records = [
+            run("fbdt", 1, "5Mbps", 8.0),
+            run("single:one", 1, "5Mbps", 8.0),
+            run("single:two", 1, "5Mbps", 8.0),
+        ];
+        assert_eq!(ratios(&records)[0].to_sum, 0.5);
+        let set = |records: &mut [RunRecord], workload: &str| {
+            records.iter_mut().for_each(|record| workload.clone_into(&mut record.workload));
+        };
+        for workload in ["cbr:8Mbps", "messages:50%", "tiles:8Mbps", "video", "transfer:1MB"] {
+            set(&mut records, workload);
+            assert_eq!(ratios(&records), [], "each path carries all of {workload}");
+        }
+        set(&mut records, "iperf3");
+        assert_eq!(ratios(&records).len(), 3);
+        // The first flow's workload is what counts, where there are several.
+        for record in &mut records {
+            record.flows = ["cbr:8Mbps", "bulk"]
+                .map(|workload| FlowRecord { workload: workload.to_owned(), ..Default::default() })
+                .into();
+        }
+        assert_eq!(ratios(&records), []);
     }
 
     #[test]

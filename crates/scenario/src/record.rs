@@ -296,6 +296,10 @@ pub struct VideoRecord {
     /// Pictures that were shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pictures_played: Option<u64>,
+    /// Pictures that the model of a player had not come to at the end of a run that was as long as the
+    /// clip: standstills have kept them from the viewer (simulator only; absent if there are none).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pictures_missed: Option<u64>,
     /// Pictures that a real player's decoder left out, because it was late itself, and that are not
     /// among `picture_discards` (lab only; absent where the clip was not played to its end).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -356,13 +360,16 @@ pub fn discards_say<'a>(runs: impl IntoIterator<Item = &'a RunRecord>) -> bool {
 
 impl RunRecord {
     /// Pictures that the run's viewer did not see because of the links: of a real player its
-    /// [net discards](VideoRecord::net_discards), of the simulator's model all that it discards, because
-    /// no machine costs it any. `None` without a player, and where the run and its control run cannot be
+    /// [net discards](VideoRecord::net_discards), of the simulator's model all that it discards or had not
+    /// come to at the end, because no machine costs it any. `None` without a player, and where the run and its control run cannot be
     /// compared. Everything that judges discards goes by this; see also [`discards_say`].
     pub fn link_discards(&self) -> Option<f64> {
         let video = self.video?;
         match self.plays_model() {
-            true => Some(video.picture_discards as f64),
+            true => {
+                let missed = video.pictures_missed.unwrap_or(0);
+                Some(video.picture_discards.saturating_add(missed) as f64)
+            }
             false => video.net_discards().map(|net| net as f64),
         }
     }
@@ -377,10 +384,16 @@ impl RunRecord {
         self.emulator.is_none_or(|emulator| emulator.valid)
     }
 
+    /// Whether the run did not end as it should. Everything that marks failures goes by this: there are
+    /// records with an error that say that they completed.
+    pub fn has_failed(&self) -> bool {
+        !self.completed || self.error.is_some()
+    }
+
     /// Whether the run is a result: it ended as it should, and is [valid](Self::is_valid). Others
     /// are made again when a sweep goes on.
     pub fn counts(&self) -> bool {
-        self.completed && self.error.is_none() && self.is_valid()
+        !self.has_failed() && self.is_valid()
     }
 
     /// What tells this run from all others: two records with the same are of one run that was made
@@ -439,6 +452,17 @@ mod tests {
         before["tls"] = false.into();
         assert_eq!(before, after);
         assert_eq!(record.duplicate_share(), Some(1_200_000.0 / 3_525_000_000.0));
+    }
+
+    #[test]
+    fn pictures_that_the_model_missed_count_as_discarded() {
+        let video = VideoRecord {
+            picture_discards: 3,
+            pictures_missed: Some(40),
+            ..VideoRecord::default()
+        };
+        let run = RunRecord { world: "sim".to_owned(), video: Some(video), ..RunRecord::default() };
+        assert_eq!(run.link_discards(), Some(43.0));
     }
 
     #[test]

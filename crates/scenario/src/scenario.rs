@@ -12,7 +12,7 @@ use weftline_link::{LinkConfig, LossModel};
 
 use crate::builtin::{self, BUILTIN};
 use crate::document::{MAX_DURATION, Source, Table, Value};
-use crate::flow::MAX_FLOWS;
+use crate::flow::{MAX_FLOWS, part_name};
 use crate::path::{check_name, read_loss};
 use crate::rate::{Load, RateSpec};
 use crate::topology::PACKET_BYTES;
@@ -145,12 +145,15 @@ impl Scenario {
             },
         };
         let paths = read_paths(&mut table, load)?;
-        let (workload, parallel) = read_workload(&mut table)?;
+        let (workload, parallel, of_parallel) = read_workload(&mut table)?;
         let backend = table.take("backend");
         let backend =
             backend.map(|value| WideLink::read(Some(value), Duration::ZERO)).transpose()?;
         let (scheduler, ratio) = read_scheduler(&mut table)?;
         let flows = read_flows(&mut table, &paths, duration)?;
+        if let Some(value) = of_parallel {
+            check_parts(&value, parallel, &paths, &flows)?;
+        }
         let packet_bytes = match table.take("packet_size") {
             None => PACKET_BYTES,
             Some(value) => value.whole(MIN_PACKET_BYTES, MAX_PACKET_BYTES)?,
@@ -273,16 +276,19 @@ fn read_paths(table: &mut Table<'_>, load: Load) -> Result<Vec<PathSpec>, Scenar
     Ok(paths)
 }
 
-/// The workload, and over how many connections it goes: `bulk` over one unless the scenario says
-/// otherwise.
-fn read_workload(table: &mut Table<'_>) -> Result<(Workload, usize), ScenarioError> {
-    let Some(value) = table.take("workload") else { return Ok((Workload::Bulk, 1)) };
+/// The workload, and over how many connections it goes, with what says that: `bulk` over one unless the
+/// scenario says otherwise.
+fn read_workload<'a>(
+    table: &mut Table<'a>,
+) -> Result<(Workload, usize, Option<Value<'a>>), ScenarioError> {
+    let Some(value) = table.take("workload") else { return Ok((Workload::Bulk, 1, None)) };
     let mut table = value.table()?;
     let mut workload: Workload = table.need("kind", "kind = \"bulk\"")?.parse()?;
     if let Some(video) = workload.video_mut() {
         *video = VideoSpec::read(&mut table)?;
     }
-    let parallel = match table.take("parallel") {
+    let of_parallel = table.take("parallel");
+    let parallel = match &of_parallel {
         None => 1,
         Some(value) => match value.whole(1, MAX_FLOWS as u64)? {
             1 => 1,
@@ -293,7 +299,7 @@ fn read_workload(table: &mut Table<'_>) -> Result<(Workload, usize), ScenarioErr
         },
     };
     table.finish()?;
-    Ok((workload, parallel))
+    Ok((workload, parallel, of_parallel.filter(|_| parallel > 1)))
 }
 
 /// `[scheduler]` with `without = ["copy-late"]`, `copies`, `latency`, `window`, and `ratio = 25`.
@@ -345,13 +351,40 @@ fn read_flows(
             return Err(value.error(format!("a scenario has at most {MAX_FLOWS} flows")));
         }
         let twice = value.error("has the name of another flow; give it one of its own");
+        let of_path = value.error(
+            "has the name of a path, and the time series of the two could not be told apart; give it \
+             one of its own",
+        );
         let flow = FlowSpec::read(value.table()?, paths, duration)?;
         if flows.iter().any(|other| other.name == flow.name) {
             return Err(twice);
         }
+        if paths.iter().any(|path| path.name == flow.name) {
+            return Err(of_path);
+        }
         flows.push(flow);
     }
     if flows.is_empty() { Err(empty) } else { Ok(flows) }
+}
+
+/// Checks that no other flow and no path has the name of one of the first flow's connections.
+fn check_parts(
+    value: &Value<'_>,
+    parallel: usize,
+    paths: &[PathSpec],
+    flows: &[FlowSpec],
+) -> Result<(), ScenarioError> {
+    let first = flows.first().map_or("", |flow| flow.name.as_str());
+    let others = flows.iter().skip(1).map(|flow| &flow.name);
+    let names: Vec<&String> = paths.iter().map(|path| &path.name).chain(others).collect();
+    let mut parts = (0..parallel).map(|number| part_name(first, number));
+    match parts.find(|part| names.contains(&part)) {
+        None => Ok(()),
+        Some(name) => Err(value.error(format!(
+            "gives a connection the name '{name}', which is that of a path or another flow; give that \
+             another one"
+        ))),
+    }
 }
 
 impl Scenario {

@@ -47,8 +47,8 @@ pub struct ComparisonRow {
     pub invalid: usize,
     /// In-order goodput.
     pub goodput_mbps: Option<MeanCi>,
-    /// Goodput ÷ the sum of the goodputs of `single:*` over all paths, run by run
-    /// ([`ratios`](crate::ratios)).
+    /// Goodput ÷ the sum of the goodputs of `single:*` over all paths, run by run, where as much as goes is
+    /// sent ([`ratios`](crate::ratios)).
     pub ratio_to_sum: Option<MeanCi>,
     /// Completion time, or else goodput, ÷ that of the baseline with the same seed, pair by pair
     /// ([`paired_ratio`]).
@@ -203,7 +203,7 @@ impl ComparisonRow {
         let delay = |of: fn(DelayMs) -> f64| mean(&|record| record.in_order_delay_ms.map(of));
         Self {
             scheme: scheme.to_owned(),
-            failed: of_scheme().filter(|record| !record.completed).count(),
+            failed: of_scheme().filter(|record| record.has_failed()).count(),
             invalid: of_scheme().filter(|record| !record.is_valid()).count(),
             goodput_mbps: mean(&|record| record.goodput_mbps),
             ratio_to_sum: mean_ci95(&to_sum),
@@ -236,6 +236,7 @@ mod tests {
         RunRecord {
             scenario: "demo".to_owned(),
             scheme: scheme.to_owned(),
+            workload: "bulk".to_owned(),
             seed,
             completed: true,
             goodput_mbps: Some(goodput),
@@ -359,11 +360,16 @@ mod tests {
             RunRecord { emulator: Some(late), ..run("fbdt", 2, 1.0) },
             RunRecord { completed: false, ..run("fbdt", 3, 50.0) },
             RunRecord { congestion: "bbr".to_owned(), ..run("fbdt", 1, 9.0) },
+            RunRecord {
+                error: Some("it broke its contract".to_owned()),
+                goodput_mbps: None,
+                ..run("fbdt", 4, 0.0)
+            },
         ];
         let comparisons = Comparison::all(&records);
         assert_eq!(comparisons.len(), 2);
         let row = &comparisons[0].rows[0];
-        assert_eq!((row.failed, row.invalid, row.ratio_to_sum), (1, 1, None));
+        assert_eq!((row.failed, row.invalid, row.ratio_to_sum), (2, 1, None));
         assert_eq!(row.goodput_mbps.unwrap().mean, 75.0);
     }
 }

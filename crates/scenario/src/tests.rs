@@ -387,6 +387,8 @@ fn wrong_flows_and_videos_name_file_line_key_and_remedy() {
     let shares = path("b", "shares = \"a\"");
     let flow = |lines: &str| format!("{good}[[flow]]\nname = \"f\"\n{lines}");
     let video = |line: &str| format!("{good}[workload]\nkind = \"video\"\n{line}");
+    let parallel =
+        |before: &str| format!("{good}{before}[workload]\nkind = \"bulk\"\nparallel = 3\n");
     let texts = [
         format!("{good}{}", path("b", "shares = \"b\"")),
         format!("{good}{}", path("b", "shares = \"a\"\ndelay = \"1ms\"")),
@@ -403,6 +405,9 @@ fn wrong_flows_and_videos_name_file_line_key_and_remedy() {
         flow("start = \"2s\"\nstop = \"1s\""),
         flow("speed = 3"),
         flow("[[flow]]\nname = \"f\""),
+        flow("[[flow]]\nname = \"a\""),
+        parallel(&path("2", "shares = \"a\"")),
+        parallel("[[flow]]\nname = \"f\"\n[[flow]]\nname = \"f-3\"\n"),
         video("rate = \"1kbps\""),
         video("fps = 0.5"),
         video("gop = \"2h\""),

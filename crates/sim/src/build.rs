@@ -99,7 +99,8 @@ pub(crate) fn opener(plan: &Plan, index: u32, k: usize) -> Opener {
     let down = if before { 2 * number(plan.paths.len()) } else { 2 * links };
     Opener {
         flow: index,
-        path: links,
+        path: number(path),
+        links,
         wires: [2 * links + 1, down],
         mss: mss(plan),
         host_paces: plan.sender_pacing,
@@ -114,8 +115,10 @@ pub(crate) fn opener(plan: &Plan, index: u32, k: usize) -> Opener {
 #[derive(Debug)]
 pub(crate) struct Opener {
     flow: u32,
-    /// The path whose links they use.
-    pub(crate) path: u32,
+    /// The path, by its number in the plan.
+    path: u32,
+    /// The path whose links they use: another one's where it shares these.
+    pub(crate) links: u32,
     /// The wires on which the client's and the server's segments go out.
     wires: [u32; 2],
     mss: u64,
@@ -156,8 +159,8 @@ impl Opener {
                 None => self.control.make(&config_of_control),
             };
             let wire = self.wires[usize::from(is_server)];
-            let place =
-                Place { flow: self.flow, subflow, server: is_server, path: self.path, wire };
+            let (flow, path, links) = (self.flow, self.path, self.links);
+            let place = Place { flow, subflow, server: is_server, path, links, wire };
             net.add_endpoint(Endpoint::new(&config, control), place);
         }
         [client, server]

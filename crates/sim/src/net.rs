@@ -32,8 +32,10 @@ pub(crate) struct Place {
     pub(crate) subflow: u32,
     /// Whether it is the server's end, which sends the data.
     pub(crate) server: bool,
-    /// The path whose links it uses.
+    /// The path, by its number in the plan.
     pub(crate) path: u32,
+    /// The path whose links it uses.
+    pub(crate) links: u32,
     /// The wire that its segments go out on.
     pub(crate) wire: u32,
 }
@@ -200,7 +202,7 @@ impl Net {
     /// Whether an endpoint is a client's whose address its interface has not any more.
     fn is_cut_off(&self, index: u32) -> bool {
         let place = self.places[index as usize];
-        let interface = self.interfaces[place.path as usize];
+        let interface = self.interfaces[place.links as usize];
         let is_old = self.made_ns[index as usize] < interface.addressed_ns;
         !place.server && (interface.is_out || is_old)
     }
@@ -216,7 +218,7 @@ impl Net {
     fn pass_gateway(&mut self, segment: Segment) {
         let place = self.places[segment.to as usize];
         let path = match &mut self.spreading {
-            Spreading::None => place.path as usize,
+            Spreading::None => place.links as usize,
             Spreading::RoundRobin { next } => {
                 let path = *next;
                 *next = (path + 1) % self.first_down.len();
@@ -307,7 +309,7 @@ impl Net {
         let place = self.places[index as usize];
         let wire = match &mut self.spreading {
             Spreading::Coded(network) if !place.server => {
-                2 * network.uplink(place.path as usize, now_ns) + 1
+                2 * network.uplink(place.links as usize, now_ns) + 1
             }
             _ => place.wire as usize,
         };

@@ -8,7 +8,7 @@ use weftline_congestion::{Config, CongestionControl};
 use weftline_core::datagram::CallRules;
 use weftline_core::scheduler::{self, Rule, RulesOff, SchedulerConfig};
 use weftline_core::{Bitrate, ByteCount};
-use weftline_link::{LinkConfig, LossModel};
+use weftline_link::LinkConfig;
 use weftline_scenario::{Congestion, CotagSpec, Flow, PlayerProgram, Scenario, Scheme, Workload};
 use weftline_video::head::Trace;
 use weftline_video::live::{ClientSettings, Content, GopReport, PlannedGop, ServerSettings};
@@ -157,8 +157,8 @@ pub struct FlowPlan {
     pub scheduler: Option<&'static scheduler::Entry>,
     /// Its settings, and the rules of it that are switched off.
     pub settings: SchedulerConfig,
-    /// The share of packets that each path loses in the long run, if an oracle decides who asks.
-    pub oracle: Option<Vec<f64>>,
+    /// Whether an oracle decides who asks.
+    pub oracle: bool,
     /// Its congestion control.
     pub congestion: &'static weftline_congestion::Entry,
     /// What makes its controls instead, where a program decides that as it runs.
@@ -352,10 +352,7 @@ fn flow_plan(scenario: &Scenario, flow: &Flow, seed: u64) -> Result<FlowPlan, Si
         name: flow.name.clone(),
         scheduler,
         settings,
-        oracle: is_oracle.then(|| {
-            let loss = |&path: &usize| mean_loss(&scenario.paths[path].loss);
-            flow.paths.iter().map(loss).collect()
-        }),
+        oracle: is_oracle,
         congestion: control(flow.congestion),
         own_control: None,
         paths: flow.paths.clone(),
@@ -364,25 +361,6 @@ fn flow_plan(scenario: &Scenario, flow: &Flow, seed: u64) -> Result<FlowPlan, Si
         start: flow.start,
         stop: Some(flow.stop),
     })
-}
-
-/// The share of packets that a loss model takes in the long run.
-pub(crate) fn mean_loss(loss: &LossModel) -> f64 {
-    match loss {
-        LossModel::None | LossModel::Nth(_) => 0.0,
-        LossModel::Bernoulli(share) => *share,
-        LossModel::GilbertElliott { good_to_bad, bad_to_good, loss_good, loss_bad } => {
-            let turns = good_to_bad + bad_to_good;
-            if turns == 0.0 {
-                *loss_good
-            } else {
-                (loss_good * bad_to_good + loss_bad * good_to_bad) / turns
-            }
-        }
-        LossModel::Schedule(changes) => {
-            changes.iter().map(|(_, share)| share).sum::<f64>() / changes.len().max(1) as f64
-        }
-    }
 }
 
 /// An oracle does not choose by estimates.

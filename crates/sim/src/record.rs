@@ -9,7 +9,7 @@ use weftline_scenario::{
     Congestion, FlowRecord, MessagesRecord, PathRecord, RunRecord, SCHEMA_VERSION, Sample,
     Scenario, Scheme, VideoRecord,
 };
-use weftline_video::PlayerStats;
+use weftline_video::Player;
 
 use crate::SimError;
 use crate::build::mss;
@@ -17,7 +17,7 @@ use crate::calls::CallReport;
 use crate::flow::bound::{self, Carrying};
 use crate::flow::{Flow, Tally};
 use crate::net::Spreading;
-use crate::plan::{FlowPlan, LiveOutcome, Plan, Traffic, mean_loss};
+use crate::plan::{FlowPlan, LiveOutcome, Plan, Traffic};
 use crate::tcp::SenderStats;
 use crate::world::World;
 
@@ -201,7 +201,7 @@ fn run_unless(stop: &AtomicBool, plan: Plan) -> Result<Outcome, SimError> {
 /// Live streams need our own transport: messages, and a player that sends.
 pub(crate) fn check_live(plan: &Plan) -> Result<(), SimError> {
     let is_live = |flow: &&FlowPlan| matches!(flow.traffic, Traffic::Live(_));
-    match plan.flows.iter().filter(is_live).all(|f| f.scheduler.is_some() && f.oracle.is_none()) {
+    match plan.flows.iter().filter(is_live).all(|f| f.scheduler.is_some() && !f.oracle) {
         true => Ok(()),
         false => Err(SimError::WrongUse(
             "a live stream is carried by a scheduler of ours, not by plain TCP or the oracle; \
@@ -213,6 +213,34 @@ pub(crate) fn check_live(plan: &Plan) -> Result<(), SimError> {
 
 pub(crate) fn outcome(world: &World) -> Outcome {
     let plan = &world.plan;
+    let fault = world.flows.iter().find_map(Flow::fault);
+    let told = match fault {
+        // What was measured is the fallback's, and would be taken for this scheduler's.
+        Some(fault) => RunRecord { error: Some(fault.to_string()), ..RunRecord::default() },
+        None => measured(world),
+    };
+    let record = RunRecord {
+        schema: SCHEMA_VERSION,
+        world: "sim".to_owned(),
+        seed: plan.seed,
+        duration_s: plan.duration.as_secs_f64(),
+        warmup_s: plan.warmup.as_secs_f64(),
+        events: Some(world.net.queue.popped()),
+        digest: Some(format!("{:016x}", world.digest())),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        ..told
+    };
+    let packets = world.flows.iter().flat_map(Flow::ends);
+    let packets = packets.map(|[_, server]| world.net.endpoint(server).stats().segments).sum();
+    let live = world.flows.iter().filter_map(Flow::live).cloned().collect();
+    let calls = world.calls.as_ref().map(|calls| calls.reports());
+    let series = if fault.is_none() { series(world) } else { Vec::new() };
+    Outcome { record, packets, live, weave: woven(world), calls, series }
+}
+
+/// What was measured of a run, and whether its workload ended as it should.
+fn measured(world: &World) -> RunRecord {
+    let plan = &world.plan;
     let now = Instant::from_nanos(world.net.now_ns());
     let flows: Vec<FlowRecord> = world.flows.iter().map(|flow| flow_record(world, flow)).collect();
     let parts = &world.flows[..plan.measured];
@@ -220,18 +248,16 @@ pub(crate) fn outcome(world: &World) -> Outcome {
         parts.iter().map(|flow| flow.sink.measurement()).collect();
     let figures = FlowMeasurement::figures_of(&measured, now);
     let whole = whole(world, &flows[..plan.measured]);
-    let completed = !is_sized(&world.flows[0]) || figures.completion_s.is_some();
-    let record = RunRecord {
-        schema: SCHEMA_VERSION,
-        world: "sim".to_owned(),
-        seed: plan.seed,
-        duration_s: plan.duration.as_secs_f64(),
-        warmup_s: plan.warmup.as_secs_f64(),
-        completed,
-        error: world.flows.iter().find_map(Flow::fault).map(ToString::to_string).or_else(|| {
-            let unfinished = || format!("the transfer was not finished after {:?}", plan.duration);
-            (!completed).then(unfinished)
-        }),
+    let error = if is_sized(&world.flows[0]) && figures.completion_s.is_none() {
+        Some(format!("the transfer was not finished after {:?}", plan.duration))
+    } else {
+        // A clip that began and did not end is a result, as in the lab: its viewer missed the rest.
+        let stalled = whole.video.is_some_and(|video| video.startup_s.is_none());
+        stalled.then(|| "stalled: not a picture was shown".to_owned())
+    };
+    RunRecord {
+        completed: error.is_none(),
+        error,
         messages: whole.messages,
         packet_delay_ms: world.packet_delays.as_deref().and_then(Delays::figures),
         duplicate_bytes: whole.duplicate_bytes,
@@ -243,16 +269,8 @@ pub(crate) fn outcome(world: &World) -> Outcome {
         },
         video: whole.video,
         flows: if world.flows.len() > 1 { flows } else { Vec::new() },
-        events: Some(world.net.queue.popped()),
-        digest: Some(format!("{:016x}", world.digest())),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
         ..figures.of_run()
-    };
-    let packets = world.flows.iter().flat_map(Flow::ends);
-    let packets = packets.map(|[_, server]| world.net.endpoint(server).stats().segments).sum();
-    let live = world.flows.iter().filter_map(Flow::live).cloned().collect();
-    let calls = world.calls.as_ref().map(|calls| calls.reports());
-    Outcome { record, packets, live, weave: woven(world), calls, series: series(world) }
+    }
 }
 
 pub(crate) fn woven(world: &World) -> Option<Woven> {
@@ -337,8 +355,8 @@ const fn is_sized(flow: &Flow) -> bool {
 }
 
 fn flow_record(world: &World, flow: &Flow) -> FlowRecord {
-    let now_ns = world.net.now_ns();
-    let figures = flow.sink.measurement().figures(Instant::from_nanos(now_ns));
+    let now = Instant::from_nanos(world.net.now_ns());
+    let figures = flow.sink.measurement().figures(now);
     FlowRecord {
         name: flow.plan.name.clone(),
         congestion: flow.plan.congestion.name.to_owned(),
@@ -348,18 +366,20 @@ fn flow_record(world: &World, flow: &Flow) -> FlowRecord {
             .sessions()
             .map(|[_, server]| server.paths.values().map(|path| path.copied).sum()),
         paths: paths(world, flow),
-        video: flow.sink.player(now_ns).map(video),
+        video: flow.sink.player().map(|player| video(player, now)),
         ..figures.of_flow()
     }
 }
 
-fn video(stats: PlayerStats) -> VideoRecord {
+fn video(player: &Player, now: Instant) -> VideoRecord {
+    let stats = player.stats(now);
     VideoRecord {
         picture_discards: stats.picture_discards,
         buffer_underflows: stats.buffer_underflows,
         underflow_s: stats.underflow.as_secs_f64(),
         startup_s: stats.startup.map(|startup| startup.as_secs_f64()),
         pictures_played: Some(stats.played),
+        pictures_missed: Some(player.missed(now)).filter(|&pictures| pictures > 0),
         ..VideoRecord::default()
     }
 }
@@ -370,7 +390,7 @@ fn most_on_time(world: &World, flow: &Flow, tally: &Tally, epoch: Instant) -> f6
     let payload = mss(plan) as f64 / plan.packet_bytes as f64;
     let links = flow.plan.paths.iter().map(|&path| {
         let link = &plan.paths[plan.paths[path].shares.unwrap_or(path)].down;
-        Carrying { link, share: payload * (1.0 - mean_loss(&link.loss)) }
+        Carrying { link, payload }
     });
     let links: Vec<_> = links.collect();
     let gops = tally.gops.iter();

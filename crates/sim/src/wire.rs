@@ -140,6 +140,11 @@ impl<P: Packet> Wire<P> {
         arrival.map(Instant::as_nanos)
     }
 
+    /// The share of packets that is lost now.
+    pub(crate) fn loss_share(&self, now_ns: u64) -> f64 {
+        self.link.loss_share(Instant::from_nanos(now_ns))
+    }
+
     /// Bytes of the packets that have arrived, headers included.
     pub(crate) const fn arrived_bytes(&self) -> u64 {
         self.arrived_bytes

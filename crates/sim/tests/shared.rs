@@ -4,6 +4,8 @@
 
 mod common;
 
+use std::time::Duration;
+
 use common::{all, mean};
 use weftline_scenario::{Scenario, Scheme};
 
@@ -31,5 +33,26 @@ fn two_subflows_take_what_one_connection_takes() {
         let ratio = mean(&ratios);
         println!("{congestion:7}  {ratio:.2}  {ratios:.2?}");
         assert!(range.contains(&ratio), "{congestion}: {ratio}");
+    }
+}
+
+#[test]
+fn paths_that_share_links_have_each_their_own_figures() {
+    let mut scenario = Scenario::find("tcp-shared").unwrap();
+    scenario.set_duration(Duration::from_secs(20), Duration::from_secs(5)).unwrap();
+    for scheme in ["min-rtt", "fbdt"] {
+        let (scheme, congestion) = (scheme.parse().unwrap(), "reno".parse().unwrap());
+        let run = weftline_sim::simulate(&scenario, &scheme, congestion, 1, false).unwrap();
+        let record = run.record;
+        let goodput = |at: usize| record.paths[at].goodput_mbps.unwrap();
+        let (one, two) = (goodput(0), goodput(1));
+        assert!(one > 5.0 && two > 5.0, "{scheme}: {one} and {two}");
+        // What was sent twice and the records' headers are in the paths', too.
+        let all = record.goodput_mbps.unwrap();
+        assert!((1.0..1.05).contains(&((one + two) / all)), "{scheme}: {one} + {two} of {all}");
+        for path in &record.paths {
+            let rtt = path.rtt_ms.unwrap();
+            assert!(rtt.mean >= 20.0 && rtt.p95 < 60.0, "{scheme}: {path:?}");
+        }
     }
 }

@@ -275,6 +275,17 @@ impl Player {
         stats
     }
 
+    /// Pictures that it has not come to by `now`, though the clip was requested so long ago that all of
+    /// it could have been shown: what standstills have kept from the viewer. Before that time none is
+    /// missed.
+    pub fn missed(&self, now: Instant) -> u64 {
+        if now.since(self.requested) < self.clip.duration() {
+            return 0;
+        }
+        let left = &self.clip.samples()[self.read..];
+        left.iter().filter(|sample| sample.is_picture()).count() as u64
+    }
+
     /// The time of the first sample that is waited for, if the clock runs.
     fn missing_since(&self) -> Option<Instant> {
         let Mode::Playing(clock) = self.mode else { return None };

@@ -153,8 +153,8 @@ def ci95(frame: Any, value: str, by: str | Sequence[str] = ()) -> Intervals:
 
 
 def ratios(results: Results) -> list[dict[str, Any]]:
-    """For each run whose paths also ran alone (`single:*`, same case and seed): its place, scheme,
-    and goodput ÷ the sum of the paths (`to_sum`) and ÷ the best of them (`to_best`)."""
+    """For each run of as much as goes whose paths also ran alone (`single:*`, same case and seed): its
+    place, scheme, and goodput ÷ the sum of the paths (`to_sum`) and ÷ the best of them (`to_best`)."""
     found = _weftline.ratios(results._records)
     scheme: Mapping[int, str] = dict(enumerate(results["scheme"]))
     return [
@@ -169,7 +169,9 @@ def _counts(frame: Any, rows: int) -> list[bool]:
     counts = [True] * rows
     for name, good in (("completed", True), ("error", None), ("emulator.valid", True)):
         if name in there:
-            counts = [c and v in (None, good) for c, v in zip(counts, _column(frame, name))]
+            # What is not there is None, or in a frame of pandas not a number.
+            column = _column(frame, name)
+            counts = [c and (v is None or v != v or v == good) for c, v in zip(counts, column)]
     return counts
 
 

@@ -123,7 +123,7 @@ impl Stat {
             low: values.iter().copied().fold(f64::INFINITY, f64::min),
             high: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
             runs: runs.len(),
-            failed: records().filter(|record| !record.completed).count(),
+            failed: records().filter(|record| record.has_failed()).count(),
             invalid: records().filter(|record| !record.is_valid()).count(),
         }
     }

@@ -163,7 +163,7 @@ impl<'a> Sweeps<'a> {
     /// The runs that failed, the first of them with their reasons.
     fn failures(&self, groups: &[&Group<'_>]) -> String {
         let runs = || groups.iter().flat_map(|group| &group.runs).copied();
-        let failed: Vec<usize> = runs().filter(|&run| !self.records[run].completed).collect();
+        let failed: Vec<usize> = runs().filter(|&run| self.records[run].has_failed()).collect();
         if failed.is_empty() {
             return String::new();
         }

@@ -156,7 +156,7 @@ fn quantiles(
     for (scheme, sorted) in values {
         let name = group.schemes[*scheme];
         let failed = group.runs.iter().map(|&run| &sweeps.records[run]).filter(|record| {
-            record.scheme == name && record.congestion == congestion && !record.completed
+            record.scheme == name && record.congestion == congestion && record.has_failed()
         });
         put(
             &mut html,

@@ -49,7 +49,7 @@ pub(super) fn of(
         for (axis, place) in axes().zip(places) {
             put(&mut html, format_args!("<td>{}</td>", escape(&shorten(&axis.texts[*place], 60))));
         }
-        let failed = runs.iter().filter(|&&run| !sweeps.records[run].completed).count();
+        let failed = runs.iter().filter(|&&run| sweeps.records[run].has_failed()).count();
         put(&mut html, format_args!("<td>{}", runs.len()));
         if failed > 0 {
             put(&mut html, format_args!(" <span class=\"bad\">({failed} failed)</span>"));

@@ -171,8 +171,9 @@ fn the_slides_study_is_heat_maps_of_each_measure() {
     records[7].error = Some("the player gave up".to_owned());
     for record in records.iter_mut().filter(|r| r.scenario == "mptcp-b2" && r.congestion == "lia") {
         if record.scheme == "let" {
+            // An error is a failure, whatever else the record says.
             *record = RunRecord {
-                completed: false,
+                completed: true,
                 video: None,
                 paths: Vec::new(),
                 error: Some("out of order".to_owned()),

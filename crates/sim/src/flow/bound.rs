@@ -6,6 +6,7 @@
 //! knapsack.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use weftline_core::Instant;
 use weftline_link::LinkConfig;
@@ -14,24 +15,35 @@ use weftline_link::LinkConfig;
 /// a step for each tile at most.
 const STEPS: u64 = 4000;
 
-/// A link, and the share of what it carries that is payload that arrives.
+/// A link, and the share of what it carries that is payload.
 pub(crate) struct Carrying<'a> {
     pub(crate) link: &'a LinkConfig,
-    pub(crate) share: f64,
+    pub(crate) payload: f64,
 }
 
 /// The bytes of payload that the links bring within a time, counted from their start at `epoch`.
 pub(crate) fn capacity(links: &[Carrying<'_>], epoch: Instant, time: &Range<Instant>) -> u64 {
     let brings = |carrying: &Carrying<'_>| {
         let [from, to] = [time.start, time.end].map(|at| at.since(epoch));
-        let to = to.saturating_sub(carrying.link.delay);
-        let bytes = match to > from {
-            true => carrying.link.rate.bytes_between(from, to).as_u64(),
-            false => 0,
-        };
-        (bytes as f64 * carrying.share) as u64
+        let arriving = arriving(carrying.link, from, to.saturating_sub(carrying.link.delay));
+        (arriving * carrying.payload) as u64
     };
     links.iter().map(brings).sum()
+}
+
+/// What a link serves between two times since its start and does not lose, in bytes. A packet is lost or
+/// not when it is offered, which may be at any time since `from`: the least share since then counts.
+fn arriving(link: &LinkConfig, from: Duration, to: Duration) -> f64 {
+    let mut cuts: Vec<Duration> =
+        link.loss.changes().filter(|at| (from..to).contains(at)).chain([from]).collect();
+    cuts.sort_unstable();
+    let ends = cuts.iter().skip(1).copied().chain([to]);
+    let mut least = 1.0_f64;
+    let parts = cuts.iter().zip(ends).filter(|(from, to)| *from < to).map(|(&from, to)| {
+        least = least.min(link.loss.share_at(from));
+        link.rate.bytes_between(from, to).as_u64() as f64 * (1.0 - least)
+    });
+    parts.sum()
 }
 
 /// The most weight that tiles of those lengths and weights have that fit together.
@@ -53,8 +65,6 @@ pub(crate) fn most_weight(tiles: &[(u64, u64)], capacity: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use weftline_core::Bitrate;
     use weftline_link::{LossModel, QueueLimit, RateTrace};
 
@@ -70,9 +80,35 @@ mod tests {
             loss: LossModel::None,
         };
         let far = LinkConfig { delay: Duration::from_secs(2), ..near.clone() };
-        let links = [&near, &far].map(|link| Carrying { link, share: 0.5 });
+        let links = [&near, &far].map(|link| Carrying { link, payload: 0.5 });
         let [epoch, from, to] = [500, 1000, 2000].map(Instant::from_millis);
         assert_eq!(capacity(&links, epoch, &(from..to)), 450_000);
+    }
+
+    #[test]
+    fn what_is_lost_is_lost_by_the_schedule() {
+        let ms = Duration::from_millis;
+        let schedule = |changes: &[(u64, f64)]| LinkConfig {
+            rate: RateTrace::constant(Bitrate::mbps(8)),
+            delay: Duration::ZERO,
+            jitter: Duration::ZERO,
+            queue: QueueLimit::Packets(10),
+            loss: LossModel::Schedule(changes.iter().map(|&(at, share)| (ms(at), share)).collect()),
+        };
+        // A megabyte in a second.
+        let within = |changes: &[(u64, f64)], from: u64, to: u64| {
+            let links = [Carrying { link: &schedule(changes), payload: 1.0 }];
+            let time = Instant::from_millis(500 + from)..Instant::from_millis(500 + to);
+            capacity(&links, Instant::from_millis(500), &time)
+        };
+        // Whatever the loss is in the 59 minutes that nobody looks at.
+        let long = [(0, 0.25), (60_000, 0.75)];
+        assert_eq!(within(&long, 1000, 2000), 750_000);
+        assert_eq!(within(&long, 60_000, 61_000), 250_000);
+        // Half of a second at each; what could be offered before the loss grew is lost as it was then.
+        assert_eq!(within(&[(0, 0.5), (1500, 0.0)], 1000, 2000), 750_000);
+        assert_eq!(within(&[(0, 0.0), (1500, 0.5)], 1000, 2000), 1_000_000);
+        assert_eq!(within(&[(1500, 0.5)], 1500, 1500), 0);
     }
 
     #[test]

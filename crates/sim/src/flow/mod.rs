@@ -139,9 +139,9 @@ impl Flow {
         }
     }
 
-    /// Whether its connections are made before the workload begins.
+    /// Whether its connections are made before the workload begins, whenever the flow does.
     pub(crate) const fn is_warm(&self) -> bool {
-        !matches!(self.plan.traffic, Traffic::Transfer(_)) && self.plan.start.is_zero()
+        !matches!(self.plan.traffic, Traffic::Transfer(_))
     }
 
     /// Asks for its connections.

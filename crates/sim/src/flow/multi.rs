@@ -90,8 +90,8 @@ pub(super) struct Multi {
     scheduler: &'static Entry,
     /// The subflows whose windows the server's scheduler wants halved.
     penalties: mpsc::Receiver<SubflowId>,
-    /// The share of packets that each path loses, if an oracle decides who may send.
-    oracle: Option<Vec<f64>>,
+    /// Whether an oracle decides who may send.
+    oracle: bool,
     /// Whether the scheduler decides for each segment, when there is room for it, as a kernel's
     /// does. Those of the daemons keep a little unsent in the socket.
     by_segment: bool,
@@ -128,7 +128,7 @@ impl Multi {
             _ => None,
         };
         // A live stream is the daemons', whichever scheduler they have been given.
-        let by_segment = live.is_none() && (plan.oracle.is_some() || entry.is_by_segment());
+        let by_segment = live.is_none() && (plan.oracle || entry.is_by_segment());
         let mut config = SessionConfig {
             scheduler: entry,
             scheduler_config: SchedulerConfig {
@@ -155,7 +155,7 @@ impl Multi {
                 None => ByteCount::kib(256),
             };
             config.driver_sizes_window = true;
-            config.stalls_by_timeout = entry.name != LINUX && plan.oracle.is_none();
+            config.stalls_by_timeout = entry.name != LINUX && !plan.oracle;
             ReceiveBuffer::new(receive_buffer, mss)
         });
         let mut sessions = [(); 2].map(|()| Session::new(&config, Instant::ZERO));
@@ -168,7 +168,7 @@ impl Multi {
             paths: Paths::new(paths, openers, !by_segment),
             scheduler: entry,
             penalties,
-            oracle: plan.oracle.clone(),
+            oracle: plan.oracle,
             by_segment,
             buffer,
             mss,
@@ -491,7 +491,7 @@ impl Multi {
         for subflow in subflows.iter_mut().filter(|subflow| subflow.up[end] && subflow.stale[end]) {
             subflow.tell(end, session, by_segment.then_some(*scheduler), mss, net);
         }
-        if oracle.is_some() {
+        if *oracle {
             // It lets some have a segment, and looks again.
             for (at, subflow) in subflows.iter().enumerate() {
                 let may = allowed.as_ref().is_none_or(|allowed| allowed[at]);
@@ -530,14 +530,13 @@ impl Multi {
 
     /// Which of the server's subflows an oracle lets ask.
     fn oracles_choice(&self, end: usize, net: &mut Net) -> Option<Vec<bool>> {
-        let losses = self.oracle.as_ref().filter(|_| end == SERVER)?;
-        if self.sessions[end].unsent() == 0 {
-            // Only copies are left to be asked for.
+        // Without unsent data only copies are left to be asked for.
+        if !self.oracle || end != SERVER || self.sessions[end].unsent() == 0 {
             return None;
         }
         let forecasts = self.subflows.iter().map(|subflow| {
-            let ([client, server], loss) = (subflow.ends, losses[subflow.k]);
-            subflow.up[end].then(|| forecast(server, client, self.mss, loss, net)).flatten()
+            let [client, server] = subflow.ends;
+            subflow.up[end].then(|| forecast(server, client, self.mss, net)).flatten()
         });
         Some(may_ask(&forecasts.collect::<Vec<_>>(), self.sessions[end].unsent()))
     }

@@ -1,11 +1,11 @@
 //! The oracle: who may ask for the next bytes, decided with what only the simulator knows.
 //!
 //! A reference for schedulers, not one of them, and no bound. It sees the links: their rates, now and
-//! while a segment is served, their queues, delays and shares of loss, and which segments were lost and
-//! are not repaired yet, at once and not a round trip later. The paths are filled like vessels: one gets a
-//! segment if that would be there before the faster ones have carried all that waits. It does not see
-//! which segments will be lost, has the rules `reinject`, `copy-late` and `copy-last` of `earliest` with
-//! their budget, and lives with the same TCP and congestion control as everybody.
+//! while a segment is served, their queues, delays and present shares of loss, and which segments were
+//! lost and are not repaired yet, at once and not a round trip later. The paths are filled like vessels:
+//! one gets a segment if that would be there before the faster ones have carried all that waits. It does
+//! not see which segments will be lost, has the rules `reinject`, `copy-late` and `copy-last` of
+//! `earliest` with their budget, and lives with the same TCP and congestion control as everybody.
 
 use std::time::Duration;
 
@@ -50,8 +50,8 @@ pub(super) fn may_ask(forecasts: &[Option<Forecast>], backlog: u64) -> Vec<bool>
 }
 
 /// What becomes of a segment of `mss` bytes that is written to the server's endpoint `from` now, for
-/// the client's endpoint `to`; `loss` is the path's share of lost packets.
-pub(super) fn forecast(from: u32, to: u32, mss: u64, loss: f64, net: &mut Net) -> Option<Forecast> {
+/// the client's endpoint `to`.
+pub(super) fn forecast(from: u32, to: u32, mss: u64, net: &mut Net) -> Option<Forecast> {
     let now = net.now_ns();
     let info = net.endpoint(from).info(mss);
     let rtt = nanos(info.srtt).max(nanos(info.min_rtt));
@@ -67,6 +67,7 @@ pub(super) fn forecast(from: u32, to: u32, mss: u64, loss: f64, net: &mut Net) -
     let wire = &net.wires[place.wire as usize];
     let arrives = wire.arrival_ns(leaves, bytes)?;
     let more = wire.arrival_ns(leaves, bytes + STRETCH)?;
+    let loss = wire.loss_share(now);
     let of_link = (u128::from(STRETCH) * NS_PER_S / u128::from((more - arrives).max(1))) as u64;
     let of_window = Bitrate::from_transfer(info.cwnd, Duration::from_nanos(rtt)).as_bps() / 8;
     // Nothing is handed out before what was lost has been repaired: sent again a round trip after

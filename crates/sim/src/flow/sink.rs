@@ -2,7 +2,7 @@
 
 use weftline_core::Instant;
 use weftline_measure::{FlowMeasurement, Window};
-use weftline_video::{Player, PlayerEvent, PlayerStats};
+use weftline_video::{Player, PlayerEvent};
 
 use super::source::Source;
 
@@ -108,8 +108,8 @@ impl Sink {
         &self.measurement
     }
 
-    /// What the viewer saw.
-    pub(crate) fn player(&self, now_ns: u64) -> Option<PlayerStats> {
-        self.player.as_ref().map(|player| player.stats(Instant::from_nanos(now_ns)))
+    /// What shows a clip to its viewer.
+    pub(crate) fn player(&self) -> Option<&Player> {
+        self.player.as_deref()
     }
 }

@@ -134,7 +134,7 @@ impl Case {
             name: String::new(),
             scheduler: Some(Entry::find(&self.scheduler).unwrap()),
             settings: SchedulerConfig::default(),
-            oracle: None,
+            oracle: false,
             congestion: weftline_congestion::Entry::find(&self.congestion).unwrap(),
             paths: (0..self.kbps.len()).collect(),
             is_spread: false,

@@ -64,7 +64,7 @@ impl Case {
             name: format!("{index}"),
             scheduler: None,
             settings: SchedulerConfig::default(),
-            oracle: None,
+            oracle: false,
             congestion: weftline_congestion::Entry::find(self.congestion).unwrap(),
             paths: vec![0],
             is_spread: false,

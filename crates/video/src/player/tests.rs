@@ -166,6 +166,11 @@ fn a_download_that_ends_is_one_long_underflow() {
     assert_eq!(stats.buffer_underflows, 1);
     assert!(stats.underflow > 25_000 * MS && stats.underflow < 32_000 * MS, "{stats:?}");
     assert_eq!(player.stats(Instant::ZERO).buffer_underflows, 0);
+    // The viewer would have seen all of them within a minute.
+    let left = 1800 - stats.played - stats.picture_discards;
+    let missed = [59_999, 60_000].map(|ms| player.missed(Instant::from_millis(ms)));
+    assert!(left > 1000, "{stats:?}");
+    assert_eq!(missed, [0, left]);
     let never = Player::new(clip(60), PlayerRules::default(), Instant::ZERO);
     assert_eq!(never.stats(Instant::from_millis(9000)), PlayerStats::default());
 }

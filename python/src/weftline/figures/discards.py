@@ -21,13 +21,13 @@ def _plays_model(run: Mapping[str, Any]) -> bool:
 
 def link_discards(run: Mapping[str, Any]) -> float | None:
     """Of a real player what it and its decoder threw away, less what they do without links; of the
-    simulator's model all that it discards. `None` without a player, and where the run and its control
-    run cannot be compared."""
+    simulator's model all that it discards or had not come to at the end. `None` without a player, and where
+    the run and its control run cannot be compared."""
     video = run.get("video")
     if video is None:
         return None
     if _plays_model(run):
-        return float(video["picture_discards"])
+        return float(video["picture_discards"] + (video.get("pictures_missed") or 0))
     decoder, control = video.get("decoder_drops"), video.get("control_decoder_drops")
     if video.get("control_discards") is None or (decoder is None) != (control is None):
         return None

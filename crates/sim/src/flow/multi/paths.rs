@@ -111,7 +111,7 @@ impl Multi {
     /// Whether every path carries data that can.
     fn has_all(&self, net: &Net) -> bool {
         let mut paths = self.paths.openers.iter().enumerate();
-        paths.all(|(k, opener)| self.is_path_up(k) || net.is_unplugged(opener.path))
+        paths.all(|(k, opener)| self.is_path_up(k) || net.is_unplugged(opener.links))
     }
 
     fn find_attempt(&self, attempt: AttemptId) -> Option<usize> {
@@ -124,7 +124,7 @@ impl Multi {
 
     /// The client's interface on the links of a path has gone, or is there again with a new address.
     pub(in crate::flow) fn replug(&mut self, links: u32, is_in: bool, net: &mut Net) {
-        let is_on = |one: &Subflow, paths: &Paths| paths.openers[one.k].path == links;
+        let is_on = |one: &Subflow, paths: &Paths| paths.openers[one.k].links == links;
         if is_in && !self.paths.redials {
             self.paths.manager.set_wanted(true, now(net));
         }
@@ -147,7 +147,7 @@ impl Multi {
 
     fn dial(&mut self, attempt: AttemptId, path: PathId, net: &mut Net) {
         let Some(k) = self.paths.ids.iter().position(|&id| id == path) else { return };
-        if net.is_unplugged(self.paths.openers[k].path) {
+        if net.is_unplugged(self.paths.openers[k].links) {
             return self.paths.manager.handle_failed(attempt, Failure::Temporary, now(net));
         }
         let index = u32::try_from(self.subflows.len()).expect("a run has few connections");
