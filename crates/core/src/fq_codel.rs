@@ -13,6 +13,11 @@ use crate::Instant;
 const QUANTUM: i64 = 1514;
 /// A flow with no more than this is not slowed down (RFC 8289 §5.4), in bytes.
 const ONE_PACKET: u64 = 1514;
+/// Queues that flows are spread over (RFC 8290 §5.2): whatever the flows are, no more are looked through.
+/// Flows that share one share its turn.
+const BUCKETS: u16 = 1024;
+/// The most packets that make way at once where there is no room (RFC 8290 §4.1.2 and Linux have as many).
+const BATCH: usize = 64;
 
 /// The settings of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +50,7 @@ pub struct Waiting {
     pub packet: Vec<u8>,
     /// Bytes that count for shares and rates.
     pub bytes: u32,
+    flow: u16,
     came: Instant,
 }
 
@@ -59,6 +65,7 @@ struct Codel {
     last_count: u32,
 }
 
+/// What waits of the flows of a bucket.
 #[derive(Debug, Default)]
 struct Flow {
     packets: VecDeque<Waiting>,
@@ -73,8 +80,9 @@ pub struct FqCodel {
     config: QueueConfig,
     /// What is added to the target.
     longer: Duration,
+    /// By bucket, at most [`BUCKETS`].
     flows: BTreeMap<u16, Flow>,
-    /// Flows that have packets: those that are new, and those that had a turn.
+    /// Those that have packets, or had some until their next turn: new ones, and those that had a turn.
     new: VecDeque<u16>,
     old: VecDeque<u16>,
     packets: usize,
@@ -87,6 +95,9 @@ pub struct FqCodel {
     pub marked: u64,
     /// Packets that were dropped because the queue was full.
     pub full: u64,
+    /// Flows that were looked at for the longest one.
+    #[cfg(test)]
+    looked: usize,
 }
 
 impl FqCodel {
@@ -105,6 +116,8 @@ impl FqCodel {
             dropped: 0,
             marked: 0,
             full: 0,
+            #[cfg(test)]
+            looked: 0,
         }
     }
 
@@ -130,20 +143,22 @@ impl FqCodel {
         self.packets
     }
 
-    /// Takes a packet that counts as `bytes`. If the queue is full, the longest flow's oldest packet
-    /// makes way (RFC 8290 §4.1.2).
+    /// Takes a packet that counts as `bytes`. If the queue is full, the older half of the longest flow's
+    /// packets makes way, 64 at most: a flood of flows has not all of them looked at for each packet
+    /// (RFC 8290 §4.1.2).
     pub fn push(&mut self, flow: u16, packet: &[u8], bytes: u32, now: Instant) {
         if self.packets >= self.config.limit_packets {
-            self.drop_longest();
+            self.drop_of_longest(BATCH);
         }
         let mut copy = self.spare.pop().unwrap_or_default();
         copy.clear();
         copy.extend_from_slice(packet);
-        let entry = self.flows.entry(flow).or_insert_with(|| {
-            self.new.push_back(flow);
+        let bucket = flow % BUCKETS;
+        let entry = self.flows.entry(bucket).or_insert_with(|| {
+            self.new.push_back(bucket);
             Flow { credit: QUANTUM, ..Flow::default() }
         });
-        entry.packets.push_back(Waiting { packet: copy, bytes, came: now });
+        entry.packets.push_back(Waiting { packet: copy, bytes, flow, came: now });
         entry.bytes += u64::from(bytes);
         self.packets += 1;
         self.bytes += u64::from(bytes);
@@ -151,10 +166,24 @@ impl FqCodel {
 
     /// Drops the longest flow's oldest packet, as if there was no room for it.
     pub fn drop_longest(&mut self) {
-        let longest = self.flows.iter_mut().max_by_key(|(_, flow)| flow.bytes);
-        let Some(dropped) = longest.and_then(|(_, flow)| flow.take()) else { return };
-        self.full += 1;
-        self.forget(dropped);
+        self.drop_of_longest(1);
+    }
+
+    /// Drops the older half of the longest flow's packets, so many at most. One that is empty then stays
+    /// until its turn: it would be taken for a new one with its next packet, which goes before others.
+    fn drop_of_longest(&mut self, most: usize) {
+        #[cfg(test)]
+        {
+            self.looked += self.flows.len();
+        }
+        let longest = self.flows.iter().max_by_key(|(_, flow)| flow.bytes);
+        let Some((&bucket, flow)) = longest else { return };
+        for _ in 0..flow.packets.len().div_ceil(2).min(most) {
+            let flow = self.flows.get_mut(&bucket).expect("it was found above");
+            let dropped = flow.take().expect("it has twice as many, or one");
+            self.full += 1;
+            self.forget(dropped);
+        }
     }
 
     /// Counts a packet as gone, and keeps its memory.
@@ -171,10 +200,8 @@ impl FqCodel {
 
     /// Takes all that waits out, each with its flow, a flow after another.
     pub fn drain(&mut self) -> Vec<(u16, Waiting)> {
-        let all = std::mem::take(&mut self.flows).into_iter();
-        let all =
-            all.flat_map(|(number, flow)| flow.packets.into_iter().map(move |one| (number, one)));
-        let all = all.collect();
+        let all = std::mem::take(&mut self.flows).into_values();
+        let all = all.flat_map(|flow| flow.packets).map(|one| (one.flow, one)).collect();
         self.clear();
         all
     }
@@ -203,12 +230,12 @@ impl FqCodel {
         loop {
             let is_new = !self.new.is_empty();
             let list = if is_new { &mut self.new } else { &mut self.old };
-            let number = *list.front()?;
-            let flow = self.flows.get_mut(&number).expect("listed flows are known");
+            let bucket = *list.front()?;
+            let flow = self.flows.get_mut(&bucket).expect("listed flows are known");
             if flow.credit <= 0 {
                 flow.credit += QUANTUM;
                 list.pop_front();
-                self.old.push_back(number);
+                self.old.push_back(bucket);
                 continue;
             }
             let popped = flow.dequeue(&config, now, mark);
@@ -218,20 +245,20 @@ impl FqCodel {
                 self.forget(dropped);
             }
             if let Some(packet) = popped.packet {
-                let flow = self.flows.get_mut(&number).expect("it was there above");
+                let flow = self.flows.get_mut(&bucket).expect("it was there above");
                 flow.credit -= i64::from(packet.bytes);
                 self.packets -= 1;
                 self.bytes -= u64::from(packet.bytes);
-                return Some((number, packet));
+                return Some((packet.flow, packet));
             }
             // A new flow without packets has another turn as an old one, so that it does not
             // come first again at once (RFC 8290 §4.2).
             let list = if is_new { &mut self.new } else { &mut self.old };
             list.pop_front();
             if is_new {
-                self.old.push_back(number);
+                self.old.push_back(bucket);
             } else {
-                self.flows.remove(&number);
+                self.flows.remove(&bucket);
             }
         }
     }
@@ -385,6 +412,41 @@ mod tests {
         }
         assert!(queue.dropped > 0 && queue.full > 0);
         assert_eq!(u64::from(next), out + queue.dropped + queue.full + queue.len() as u64);
+    }
+
+    #[test]
+    fn a_flood_of_flows_takes_neither_memory_nor_time_without_end() {
+        const PACKETS: u32 = 200_000;
+        let mut queue = FqCodel::new(QueueConfig::default());
+        let mut out = 0;
+        for n in 0..PACKETS {
+            // Another flow with each of 65,536 packets.
+            queue.push(n as u16, &n.to_be_bytes(), 60, at(n.into()));
+            if n % 3 == 0
+                && let Some((flow, waiting)) = queue.pop(at(n.into()), &mut never)
+            {
+                let number = u32::from_be_bytes(waiting.packet[..].try_into().unwrap());
+                assert_eq!(flow, number as u16, "its own number, not its queue's");
+                out += 1;
+                queue.recycle(waiting.packet);
+            }
+            assert!(queue.flows.len() <= 1024 && queue.len() <= 10_240);
+        }
+        assert!(queue.full > u64::from(PACKETS) / 2, "{}", queue.full);
+        assert_eq!(u64::from(PACKETS), out + queue.dropped + queue.full + queue.len() as u64);
+        let each = queue.looked / PACKETS as usize;
+        assert!(each <= 300, "{each} flows are looked at for a packet");
+    }
+
+    #[test]
+    fn what_is_drained_has_its_own_flow() {
+        let mut queue = FqCodel::new(CONFIG);
+        // Two that share a queue.
+        for flow in [3, 3 + BUCKETS] {
+            queue.push(flow, &flow.to_be_bytes(), 100, at(0));
+        }
+        let flows: Vec<_> = queue.drain().into_iter().map(|(flow, _)| flow).collect();
+        assert_eq!((flows, queue.len()), (vec![3, 3 + BUCKETS], 0));
     }
 
     #[test]
