@@ -96,6 +96,11 @@ impl Gauge {
         self.busy = true;
     }
 
+    /// Something has come from the receiver, whatever it is.
+    pub(crate) fn hear(&mut self, now: Instant) {
+        self.pacer.hear(now);
+    }
+
     /// When [`Self::poll`] has something.
     pub(crate) fn poll_timeout(&self) -> Instant {
         let due = self.pacer.poll_timeout();
@@ -262,6 +267,8 @@ mod tests {
         queue: VecDeque<(u64, usize, Option<Vec<u8>>)>,
         /// Reports on their way.
         reports: Vec<(Instant, Vec<u8>)>,
+        /// How long reports wait in a queue of the receiver's.
+        queued: Duration,
         sent_bytes: u64,
     }
 
@@ -275,6 +282,7 @@ mod tests {
                 counter: 0,
                 queue: VecDeque::new(),
                 reports: Vec::new(),
+                queued: Duration::ZERO,
                 sent_bytes: 0,
             }
         }
@@ -315,7 +323,7 @@ mod tests {
             let mut body = Vec::new();
             let at = end + RTT / 2;
             if self.receiver.poll(at, &mut body) {
-                self.reports.push((at + RTT / 2, body));
+                self.reports.push((at + RTT / 2 + self.queued, body));
             }
             let arrived = self.reports.extract_if(.., |(at, _)| *at <= now);
             for (at, body) in arrived.collect::<Vec<_>>() {
@@ -373,6 +381,45 @@ mod tests {
         let before = world.sent_bytes;
         (at..at + 1000).for_each(|at| world.step(at, 0));
         assert!(world.sent_bytes - before < 201 * 70, "{}", world.sent_bytes - before);
+    }
+
+    /// For how many of the next milliseconds a rate is known; reports wait for `queued` of each.
+    fn known(world: &mut World, ms: std::ops::Range<u64>, queued: impl Fn(u64) -> u64) -> usize {
+        let knows = ms.filter(|&at| {
+            world.queued = Duration::from_millis(queued(at));
+            world.step(at, 200);
+            world.mbps() > Some(0.0)
+        });
+        knows.count()
+    }
+
+    /// The receiver sends as much as its own direction carries, and more.
+    #[test]
+    fn reports_that_wait_in_a_queue_are_no_link_that_stands_still() {
+        let mut world = World::new();
+        (1..=200).for_each(|at| world.step(at, 200));
+        let known_ms = known(&mut world, 201..1201, |_| 60);
+        assert!(known_ms >= 900, "{known_ms} ms of a second");
+        // A queue that fills, in a quarter of a second, and is emptied, again and again.
+        let mut world = World::new();
+        (1..=200).for_each(|at| world.step(at, 200));
+        let known_ms = known(&mut world, 201..2201, |at| (at - 200) % 300 / 3);
+        assert!(known_ms >= 1800, "{known_ms} ms of two seconds");
+    }
+
+    #[test]
+    fn a_link_that_stands_still_is_noticed_while_reports_wait() {
+        let mut world = World::new();
+        (1..=200).for_each(|at| world.step(at, 200));
+        known(&mut world, 201..1201, |_| 60);
+        let mut at = 1201;
+        while world.mbps() != Some(0.0) {
+            assert!(at < 10_000, "it is not noticed");
+            world.step(at, 0);
+            at += 1;
+        }
+        // For 60 ms what was said before still comes.
+        assert!(at - 1201 <= 60 + 25, "{} ms", at - 1201);
     }
 
     #[test]

@@ -245,6 +245,9 @@ impl Lane {
         self.counters.received_bytes += (bytes + IP_UDP) as u64;
         self.presence.hear(now);
         self.longest.take(bytes, now);
+        if let Some(gauge) = self.gauge() {
+            gauge.hear(now);
+        }
     }
 
     /// It is at this address now.

@@ -68,6 +68,8 @@ pub struct Pacer {
     unreported: VecDeque<(u32, Instant)>,
     /// The latest report's number.
     heard: u32,
+    /// When anything of the peer's came last.
+    alive: Option<Instant>,
     rtt: Option<Duration>,
     /// Shortest round-trip times of this window and the one before.
     rtt_min: [Option<Duration>; 2],
@@ -98,6 +100,7 @@ impl Pacer {
             last_train: None,
             unreported: VecDeque::new(),
             heard: 0,
+            alive: None,
             rtt: None,
             rtt_min: [None; 2],
             rtt_since: now,
@@ -120,6 +123,11 @@ impl Pacer {
     /// Trains sent.
     pub fn trains(&self) -> u32 {
         self.next_train
+    }
+
+    /// Something of the peer's has come, whatever it is: reports may wait behind it.
+    pub fn hear(&mut self, now: Instant) {
+        self.alive = Some(now);
     }
 
     /// What is to be sent now.
@@ -168,16 +176,25 @@ impl Pacer {
         if self.unreported.len() >= UNREPORTED_MAX {
             return true;
         }
-        let Some(rtt) = self.rtt_min.iter().flatten().min() else {
+        let Some(&rtt) = self.rtt_min.iter().flatten().min() else {
             // Nothing is known yet: one train, and wait for what comes of it.
             return true;
         };
         let (packets, interval) = self.plan();
         let bytes = ByteCount::new(u64::from(packets) * u64::from(self.size));
         let time = self.rate.and_then(|rate| rate.time_for(bytes)).unwrap_or(self.every);
-        let usual = *rtt + time + time / 2;
+        let usual = rtt + time + time / 2;
         let slack = interval.saturating_sub(usual + BEFORE).clamp(SLACK_MIN, SLACK);
-        now.since(*oldest) > usual + slack
+        now.since(*oldest) > usual + slack + self.queued(rtt, interval, now)
+    }
+
+    /// How much later than after the shortest round-trip time a report may come while the peer is heard: the
+    /// newest one did. What the peer sends itself may fill a queue, in which reports wait; the link that is
+    /// measured need not stand still for that.
+    fn queued(&self, least: Duration, interval: Duration, now: Instant) -> Duration {
+        let is_heard = self.alive.is_some_and(|alive| now.since(alive) <= interval + SLACK);
+        let latest = self.rtt.filter(|_| is_heard).unwrap_or(least);
+        latest.saturating_sub(least)
     }
 
     /// Takes the peer's report. One that is not newer than the last changes nothing.
@@ -186,6 +203,7 @@ impl Pacer {
             return;
         }
         self.heard = report.number;
+        self.hear(now);
         self.see_rtt(now.since(report.echo).saturating_sub(report.held), now);
         let was_held = self.signs > 0;
         self.signs = 0;
