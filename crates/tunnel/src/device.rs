@@ -129,6 +129,8 @@ impl Device {
                 pace: Pace::Interface,
             };
             let port = Port::new(socket, local.clone(), Link::Access, Role::Opener, &[neighbour])?;
+            // What is said of the other direction waits behind what the kernel has.
+            port.limit_queue();
             paths.push(port);
         }
         // The least that IPv6 needs, until the gateway says what fits.

@@ -14,6 +14,8 @@ const BATCH_BYTES: usize = 60_000;
 /// what was read before the kernel said that it has no room is kept. The last datagram may exceed
 /// it.
 pub(crate) const OUTBOX_BYTES: usize = 2 * 65_536;
+/// Bytes that may wait besides of what goes first.
+const FIRST_BYTES: usize = 16 * 1024;
 
 /// What datagrams are handed to.
 pub(crate) trait Kernel {
@@ -53,6 +55,8 @@ pub(crate) struct Sent {
 pub(crate) struct Outbox {
     /// Several only while the kernel has no room.
     batches: VecDeque<Batch>,
+    /// How many of these go before the others.
+    first: usize,
     bytes: usize,
     spare: Option<Batch>,
     /// Datagrams of more bytes are counted when the kernel takes them.
@@ -67,7 +71,7 @@ struct Batch {
     segment: usize,
     count: usize,
     class: Class,
-    /// Whether the last is shorter: nothing can follow it in the same call.
+    /// Whether the last is shorter, or the only one: nothing can follow it in the same call.
     closed: bool,
 }
 
@@ -79,6 +83,37 @@ impl Outbox {
     /// Whether another datagram may be pushed.
     pub(crate) fn has_room(&self) -> bool {
         self.bytes < OUTBOX_BYTES
+    }
+
+    /// The same of one that goes first.
+    pub(crate) fn has_room_first(&self) -> bool {
+        self.bytes < OUTBOX_BYTES + FIRST_BYTES
+    }
+
+    /// As [`Self::push`], a datagram that goes before those which the kernel has no room for, after others
+    /// of its kind: it leaves by itself, so that these stay in order.
+    pub(crate) fn push_first(
+        &mut self,
+        kernel: &impl Kernel,
+        to: SocketAddr,
+        class: Class,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> Sent {
+        // With several, the kernel has had no room for the first.
+        let blocked = self.batches.len() > 1;
+        let sent = if blocked { Sent::default() } else { self.flush(kernel, to) };
+        let mut batch = self.new_batch();
+        write(&mut batch.bytes);
+        if batch.bytes.is_empty() {
+            self.spare = Some(batch);
+            return sent;
+        }
+        self.bytes += batch.bytes.len();
+        batch.note(batch.bytes.len(), class);
+        batch.closed = true;
+        self.batches.insert(self.first, batch);
+        self.first += 1;
+        sent
     }
 
     /// Lets `write` append a datagram of a class, or nothing; if it does not fit to those that wait,
@@ -131,6 +166,7 @@ impl Outbox {
                 break;
             }
             self.spare = self.batches.pop_front();
+            self.first = self.first.saturating_sub(1);
         }
         all
     }
@@ -288,6 +324,37 @@ mod tests {
         assert_eq!(*kernel.got.borrow(), [vec![1; 100], vec![2; 200], vec![3; 50]]);
         assert_eq!(push(&mut outbox, &[]), Sent::default(), "nothing is nothing");
         assert!(outbox.is_empty());
+    }
+
+    #[test]
+    fn what_goes_first_passes_what_waits_and_has_room_where_nothing_else_has() {
+        let (kernel, mut outbox) = (Fake { segments: true, ..Fake::default() }, Outbox::default());
+        let mut number = 0_u8;
+        // Nothing else waits yet, and what comes later goes after it nevertheless.
+        outbox.push_first(&kernel, to(), Class::NONE, |out| out.extend_from_slice(&[199; 9]));
+        while outbox.has_room() {
+            number += 1;
+            let datagram = vec![number; 4000 + usize::from(number)];
+            outbox.push(&kernel, to(), Class::NONE, |out| out.extend_from_slice(&datagram));
+        }
+        for first in [200, 201] {
+            assert!(outbox.has_room_first());
+            outbox.push_first(&kernel, to(), Class::NONE, |out| out.extend_from_slice(&[first; 9]));
+        }
+        outbox.push_first(&kernel, to(), Class::NONE, |_| {});
+        kernel.room.set(2);
+        assert!(outbox.flush(&kernel, to()).blocked);
+        outbox.push_first(&kernel, to(), Class::NONE, |out| out.extend_from_slice(&[202; 9]));
+        while outbox.has_room_first() {
+            outbox.push_first(&kernel, to(), Class::NONE, |out| out.resize(out.len() + 999, 203));
+        }
+        assert!(outbox.bytes < OUTBOX_BYTES + FIRST_BYTES + 999);
+        kernel.room.set(usize::MAX);
+        outbox.flush(&kernel, to());
+        assert!(outbox.is_empty() && (outbox.bytes, outbox.first) == (0, 0));
+        let mut order: Vec<_> = kernel.got.borrow().iter().map(|datagram| datagram[0]).collect();
+        order.dedup();
+        assert!(order.into_iter().eq((199..=203).chain(1..=number)));
     }
 
     #[test]

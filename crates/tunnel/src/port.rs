@@ -239,7 +239,7 @@ impl Port {
         frame.clear();
         frame::begin_report(&mut frame);
         if self.lanes[index].receiver.poll(now, &mut frame) {
-            self.put(index, &frame, Class::NONE, now);
+            self.put(index, &frame, Turn::First, now);
         }
         let lane = &mut self.lanes[index];
         if let Some(burst) = lane.gauge().and_then(|gauge| gauge.poll(now)) {
@@ -257,7 +257,7 @@ impl Port {
         frame.clear();
         frame::pad(PADDING, &mut frame);
         for _ in 0..missing {
-            self.put(index, &frame, Class::NONE, now);
+            self.put(index, &frame, Turn::Own(Class::NONE), now);
         }
         let lane = &mut self.lanes[index];
         if let Some(Train { burst, first, packets }) = lane.end_train()
@@ -266,7 +266,7 @@ impl Port {
             frame.clear();
             frame::begin_mark(&mut frame);
             gauge.mark(&burst, first, packets, &mut frame);
-            self.put(index, &frame, Class::NONE, now);
+            self.put(index, &frame, Turn::Own(Class::NONE), now);
         }
         self.scratch = frame;
     }
@@ -287,7 +287,7 @@ impl Port {
         greeting.encode(&mut frame);
         frame.extend_from_slice(about.runs);
         if self.guard.channel(index).sent() > 0 || self.guard.channel(index).is_up(now) {
-            self.put(index, &frame, Class::NONE, now);
+            self.put(index, &frame, Turn::First, now);
         }
         self.scratch = frame;
     }
@@ -322,45 +322,57 @@ impl Port {
         shared.map(|pacer| lanes.unwrap_or(Instant::ZERO).max(pacer.next_room())).or(lanes)
     }
 
-    /// Encrypts a frame and queues it; [`Self::flush`] sends.
+    /// Encrypts a frame of what nodes say to each other and queues it before packets, which may wait for
+    /// long; [`Self::flush`] sends.
     pub(crate) fn send(&mut self, index: usize, frame: &[u8], now: Instant) {
-        self.send_classed(index, frame, Class::NONE, now);
+        if let Some(gauge) = self.lanes[index].gauge() {
+            gauge.wake();
+        }
+        self.put(index, frame, Turn::First, now);
     }
 
-    /// As [`Self::send`], a frame with a packet of that class, which its datagram is given, too.
+    /// As [`Self::send`], in its turn, a frame with a packet of that class, which its datagram is given,
+    /// too.
     pub(crate) fn send_classed(&mut self, index: usize, frame: &[u8], class: Class, now: Instant) {
         if let Some(gauge) = self.lanes[index].gauge() {
             gauge.wake();
         }
         if class == Class::NONE {
-            self.put(index, frame, class, now);
+            self.put(index, frame, Turn::Own(class), now);
             return;
         }
         let mut classed = std::mem::take(&mut self.classed);
         classed.clear();
         frame::begin_classed(class, &mut classed);
         classed.extend_from_slice(frame);
-        self.put(index, &classed, class, now);
+        self.put(index, &classed, Turn::Own(class), now);
         self.classed = classed;
     }
 
     /// As [`Self::send`], for what is sent though nobody wants anything.
-    fn put(&mut self, index: usize, frame: &[u8], class: Class, now: Instant) {
+    fn put(&mut self, index: usize, frame: &[u8], turn: Turn, now: Instant) {
         let lane = &mut self.lanes[index];
+        // A train's datagrams stay together: what passes them would be measured with them.
+        let first = turn == Turn::First && lane.train().is_none();
         let channel = self.guard.channel(index);
         let Some(to) = lane.address else {
             lane.counters.unsent.no_session += 1;
             return;
         };
-        if !lane.outbox.has_room() {
+        if !(lane.outbox.has_room() || turn == Turn::First && lane.outbox.has_room_first()) {
             lane.counters.unsent.no_room += 1;
             return;
         }
         let mut sealed = None;
-        let sent = lane.outbox.push(&self.socket, to, class, |out| {
+        let seal = |out: &mut Vec<u8>| {
             let before = out.len();
             sealed = channel.seal(frame, out).map(|counter| (counter, out.len() - before));
-        });
+        };
+        let sent = match turn {
+            Turn::Own(class) => lane.outbox.push(&self.socket, to, class, seal),
+            Turn::First if first => lane.outbox.push_first(&self.socket, to, Class::NONE, seal),
+            Turn::First => lane.outbox.push(&self.socket, to, Class::NONE, seal),
+        };
         let Some((counter, length)) = sealed else {
             lane.counters.unsent.no_session += 1;
             lane.note(sent, 0, now, &mut self.complaints);
@@ -432,6 +444,15 @@ impl Port {
         };
         lanes.iter().enumerate().map(status).collect()
     }
+}
+
+/// When a datagram leaves where others wait for the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    /// Before packets, without a class: what nodes say to each other is worth little when it is late.
+    First,
+    /// After those that wait, with this class.
+    Own(Class),
 }
 
 /// What a frame is to the node that it came to.
