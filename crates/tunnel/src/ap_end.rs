@@ -230,7 +230,8 @@ impl ApEnd {
                 Downlink::Plain(fifo, _) => waits |= !fifo.is_empty(),
                 Downlink::Coded(node) => {
                     let turn = node.poll_timeout();
-                    waits |= turn.is_some();
+                    // What is late is due at no time: it goes when there is room.
+                    waits |= turn.is_some() || node.unsent() > 0;
                     due = due.into_iter().chain(turn).min();
                 }
             }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use etherparse::PacketBuilder;
+use weftline_coding::node::Pacer;
 use weftline_core::{Bitrate, Instant};
 
 use super::{local, secret};
@@ -483,6 +484,37 @@ fn what_a_measured_link_cannot_carry_in_time_goes_late() {
             assert!(given > 0 && missing > 0, "{given} given and {missing} missing");
         }
     }
+}
+
+/// Nothing wakes the access point but what it says itself.
+#[test]
+fn what_is_late_goes_as_soon_as_the_link_has_room() {
+    let mut world = World::joined();
+    world.rate = Some(Bitrate::mbps(100));
+    world.run(20, &[COME, 0, 0]);
+    world.blocked = true;
+    world.run(30, &[COME, 0, 0]);
+    let (ap, mut now) = (&mut world.aps[0], world.now);
+    let late = ap.waiting()[0];
+    assert!(late > 20, "{late}");
+    // The gateway is silent: what is to come of all cohorts has come.
+    now += Duration::from_millis(20);
+    let mut radio = Pacer::new(Bitrate::mbps(100));
+    let begun = now;
+    while ap.waiting()[0] > 0 {
+        ap.handle_timeout(now);
+        let mut out = Vec::new();
+        while ap.poll_transmit(now, |_| radio.has_room(now), &mut out).is_some() {
+            radio.send(out.len(), now);
+            out.clear();
+        }
+        let (due, waits) = ap.poll_timeout();
+        let next = due.into_iter().chain(waits.then(|| radio.next_room())).min();
+        let left = ap.waiting()[0];
+        assert!(left == 0 || next.is_some(), "{left} of {late} wait for nothing");
+        now = now.max(next.unwrap_or(now));
+    }
+    assert!(now.since(begun) < Duration::from_millis(20), "{:?}", now.since(begun));
 }
 
 /// What is held for a device that has gone is of no use when it is back.
