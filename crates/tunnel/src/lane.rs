@@ -26,7 +26,7 @@ pub(crate) const IP_UDP: usize = 28;
 const BURST: Duration = Duration::from_millis(1);
 
 /// What a neighbour said of its own link holds for so long; it says it again each 100 ms.
-const TOLD_FOR: Duration = Duration::from_secs(3);
+pub(crate) const TOLD_FOR: Duration = Duration::from_secs(3);
 
 /// How a node knows what the link to a neighbour has room for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

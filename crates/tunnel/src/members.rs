@@ -13,7 +13,7 @@ use crate::class::Class;
 use crate::frame::{self, DeviceTag, Frame, MAX_DEVICES, NO_LIMIT, Settings};
 use crate::gateway_end::GatewayEnd;
 use crate::key::PublicKey;
-use crate::lane::{IP_UDP, pacer};
+use crate::lane::{IP_UDP, TOLD_FOR, pacer};
 use crate::packet;
 use crate::port::{Around, Use};
 use crate::secure::Local;
@@ -84,8 +84,9 @@ struct Member {
     name: String,
     tag: DeviceTag,
     end: GatewayEnd,
-    /// By access point.
+    /// By access point, and when it said so last.
     reach: Vec<Reach>,
+    told: Vec<Instant>,
     /// Bytes of IP packets handed to links, and taken.
     bytes_down: u64,
     bytes_up: u64,
@@ -131,6 +132,7 @@ impl Members {
                 tag: DeviceTag::of(&device.key),
                 end,
                 reach: vec![Reach::default(); links],
+                told: vec![now; links],
                 bytes_down: 0,
                 bytes_up: 0,
                 misaddressed: 0,
@@ -189,7 +191,7 @@ impl Members {
         let whose = self.members.iter_mut().find(|member| Some(member.tag) == around.of);
         let Some(member) = whose else { return Use::Unexpected };
         if let Frame::Rate(rate) = frame {
-            member.told(link, rate);
+            member.told(link, rate, now);
             return Use::Taken;
         }
         member.end.receive(link, frame, around.class, now)
@@ -296,9 +298,12 @@ impl Members {
         }
     }
 
-    /// Gives away what is too old.
+    /// Gives away what is too old, and forgets what access points no longer say.
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
-        self.members.iter_mut().for_each(|member| member.end.handle_timeout(now));
+        for member in &mut self.members {
+            member.forget_told(now);
+            member.end.handle_timeout(now);
+        }
     }
 
     /// When it has something to do, and whether packets wait for the links.
@@ -358,12 +363,23 @@ impl Members {
 
 impl Member {
     /// What an access point says of its link to this device.
-    fn told(&mut self, link: usize, rate: Bitrate) {
+    fn told(&mut self, link: usize, rate: Bitrate, now: Instant) {
+        self.told[link] = now;
         match (&mut self.reach[link], rate) {
             (reach, Bitrate::ZERO) => *reach = Reach::Away,
             (reach, NO_LIMIT) => *reach = Reach::Free,
             (Reach::Paced(known), rate) => known.set_rate(rate),
             (reach, rate) => *reach = Reach::Paced(pacer(rate)),
+        }
+    }
+
+    /// An access point that does not know the device says nothing of it: it may be another one than before,
+    /// or have been started anew with other devices.
+    fn forget_told(&mut self, now: Instant) {
+        for (reach, &told) in self.reach.iter_mut().zip(&self.told) {
+            if now > told + TOLD_FOR {
+                *reach = Reach::Away;
+            }
         }
     }
 
