@@ -265,13 +265,13 @@ impl Member {
         late && cuts_through
     }
 
-    /// What waits for its link of `rate` beyond what that carries in time, each packet as the longest.
+    /// What waits for its link of `rate` beyond what that carries in time.
     fn backlog(&mut self, rate: Bitrate, now: Instant) -> ByteCount {
         let (Downlink::Coded(node), Some(settings)) = (&self.downlink, self.runs.settings()) else {
             return ByteCount::ZERO;
         };
         if self.backlog.looked.is_none_or(|looked| now >= looked + MEASURE_EVERY) {
-            let waiting = node.backlog() as u64 * u64::from(settings.limits.packet_bytes);
+            let waiting = node.backlog_bytes();
             // A cohort that is sent on as it comes has its own interval and the next one.
             let in_time = rate.bytes_in(2 * settings.interval).as_u64();
             let bytes = ByteCount::new(waiting.saturating_sub(in_time));

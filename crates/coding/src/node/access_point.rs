@@ -348,6 +348,14 @@ impl AccessPoint {
         }
     }
 
+    /// The bytes of the packets of [`Self::backlog`], without headers.
+    pub fn backlog_bytes(&self) -> u64 {
+        match self.config.cut_through {
+            true => self.served.iter().map(Served::unsent_bytes).sum(),
+            false => 0,
+        }
+    }
+
     /// Generations of cohorts that are sent.
     #[cfg(test)]
     pub(super) fn generations(&self) -> usize {

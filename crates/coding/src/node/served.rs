@@ -55,6 +55,8 @@ pub(super) struct Served {
     index: Vec<((u16, u16), usize)>,
     /// What is to be sent as it came, in the order in which it did.
     high: VecDeque<Place>,
+    /// Bytes of these, without headers.
+    high_bytes: u64,
     low: VecDeque<Place>,
     /// What had low priority and its turn; it is kept for combinations.
     low_done: Vec<Place>,
@@ -74,6 +76,7 @@ impl Served {
             generations: Vec::new(),
             index: Vec::new(),
             high: VecDeque::new(),
+            high_bytes: 0,
             low: VecDeque::new(),
             low_done: Vec::new(),
             turn: 0,
@@ -107,7 +110,10 @@ impl Served {
         if verdict == Verdict::Innovative {
             let number = self.generations[generation].recoder.rank() - 1;
             match header.priority {
-                Priority::High => self.high.push_back(Place { generation, number }),
+                Priority::High => {
+                    self.high.push_back(Place { generation, number });
+                    self.high_bytes += payload.len() as u64;
+                }
                 Priority::Low => self.low.push_back(Place { generation, number }),
             }
         }
@@ -169,6 +175,9 @@ impl Served {
         generation.recoder.mark_sent(place.number);
         let tag = generation.tag(generation.recoder.size());
         let (coding, payload) = generation.recoder.packet(place.number).expect("kept as it came");
+        if priority == Priority::High {
+            self.high_bytes -= payload.len() as u64;
+        }
         let cohort_packets = if shows { generation.cohort_packets } else { 0 };
         let header = Header {
             label: self.label,
@@ -246,6 +255,11 @@ impl Served {
     /// Packets of high priority that were not sent.
     pub(super) fn unsent(&self) -> usize {
         self.high.len()
+    }
+
+    /// Bytes of those, without headers.
+    pub(super) fn unsent_bytes(&self) -> u64 {
+        self.high_bytes
     }
 
     /// Packets that are kept.

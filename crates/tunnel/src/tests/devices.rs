@@ -479,7 +479,8 @@ fn a_slow_device_takes_nothing_from_a_fast_one() {
 #[test]
 fn what_a_measured_link_cannot_carry_in_time_goes_late() {
     let come = [COME, 0, 0];
-    for rate in [Some(Bitrate::mbps(100)), None] {
+    // What comes in 15 ms takes 6 ms of 50 Mb/s.
+    for rate in [Some(Bitrate::mbps(50)), None] {
         let mut world = World::joined();
         world.rate = rate;
         world.run(20, &come);
@@ -508,6 +509,36 @@ fn what_a_measured_link_cannot_carry_in_time_goes_late() {
             assert!(given > 0 && missing > 0, "{given} given and {missing} missing");
         }
     }
+}
+
+/// The gateway need not send less for them.
+#[test]
+fn small_packets_that_wait_are_no_large_ones() {
+    let rate = Bitrate::mbps(100);
+    let told = |length| {
+        let mut world = World::joined();
+        for number in 0..50 {
+            let mut packet = packet(SERVER, address(0), number, length);
+            world.gateway.push(&mut packet, world.now);
+        }
+        let (mut out, mut sent) = (Vec::new(), 0);
+        while world.gateway.poll_transmit(0, world.now, &mut out).is_some() {
+            let frame = Frame::decode(&out).unwrap();
+            world.aps[0].receive_down(frame, Around::default(), world.now, &mut Vec::new());
+            sent += 1;
+            out.clear();
+        }
+        assert!(sent >= 50 && world.aps[0].waiting()[0] == 50, "{sent}");
+        let later = world.now + Duration::from_millis(200);
+        assert!(world.aps[0].poll_rate(0, true, Some(rate), later, &mut out));
+        match Frame::decode(frame::of_device(&out).1) {
+            Some(Frame::Rate(told)) => told,
+            frame => panic!("{frame:?}"),
+        }
+    };
+    // 4 ms of 100 Mb/s are 50 kB.
+    assert_eq!(told(72), rate);
+    assert!(told(1272) < rate);
 }
 
 /// Nothing wakes the access point but what it says itself.
