@@ -59,11 +59,21 @@ pub struct DeviceStats {
     pub restarts: u64,
 }
 
-impl DeviceStats {
-    fn add_redundant(&mut self, coding: Coding<'_>) {
-        self.redundant += 1;
-        // A gateway sends each packet as it is once.
-        self.overtaken += u64::from(matches!(coding, Coding::Systematic(_)));
+/// Packets of a generation, by their numbers.
+#[derive(Clone, Copy, Debug, Default)]
+struct Indices([u64; 4]);
+
+impl Indices {
+    /// Adds one; whether it was not there.
+    fn add(&mut self, index: u8) -> bool {
+        let (word, bit) = (&mut self.0[usize::from(index / 64)], 1 << (index % 64));
+        let is_new = *word & bit == 0;
+        *word |= bit;
+        is_new
+    }
+
+    fn has(self, index: u8) -> bool {
+        self.0[usize::from(index / 64)] & 1 << (index % 64) != 0
     }
 }
 
@@ -125,6 +135,32 @@ struct Generation {
     size: u8,
     /// The links whose combinations are in it.
     combined: LinkSet,
+    /// What was computed, and what came as it is though it was known.
+    computed: Indices,
+    known: Indices,
+}
+
+impl Generation {
+    /// A packet came that adds nothing. Each that was computed is overtaken once: who sends it again and
+    /// again must not hide other losses.
+    fn add_redundant(&mut self, coding: Coding<'_>, stats: &mut DeviceStats) {
+        stats.redundant += 1;
+        if let Coding::Systematic(index) = coding
+            && self.known.add(index)
+        {
+            stats.overtaken += u64::from(self.computed.has(index));
+        }
+    }
+
+    /// Notes what the decoder has computed.
+    fn add_computed(&mut self, stats: &mut DeviceStats) {
+        let Some(decoder) = &self.decoder else { return };
+        for index in (0..decoder.size()).filter(|&index| decoder.is_computed(index)) {
+            if self.computed.add(index) {
+                stats.overtaken += u64::from(self.known.has(index));
+            }
+        }
+    }
 }
 
 /// A cohort that is not closed.
@@ -249,7 +285,7 @@ impl Device {
         let (cohort, generation) = (cohort, self.generation(cohort, header));
         let entry = &mut self.open[cohort].generations[generation];
         let Some(decoder) = &mut entry.decoder else {
-            self.stats.add_redundant(header.coding);
+            entry.add_redundant(header.coding, &mut self.stats);
             return Ok(());
         };
         let taken = decoder.receive(header.size, header.coding, payload);
@@ -261,11 +297,15 @@ impl Device {
             self.remembered -= 1;
             unused.decoder.into_iter().for_each(|decoder| self.decoders.put(decoder));
         }
-        if taken? == Verdict::Redundant {
-            self.stats.add_redundant(header.coding);
+        let taken = taken?;
+        let Cohort { generations, last, .. } = &mut self.open[cohort];
+        if taken == Verdict::Redundant {
+            match generations.get_mut(generation).filter(|_| rank > 0) {
+                Some(entry) => entry.add_redundant(header.coding, &mut self.stats),
+                None => self.stats.redundant += 1,
+            }
             return Ok(());
         }
-        let Cohort { generations, last, .. } = &mut self.open[cohort];
         // What is there already holds nothing up, however often a link sends it.
         *last = now;
         let entry = &mut generations[generation];
@@ -314,7 +354,9 @@ impl Device {
             self.remembered += 1;
             let Header { flow, generation: number, first, size, .. } = *header;
             let (decoder, combined) = (Some(decoder), LinkSet::default());
-            generations.insert(at, Generation { flow, number, first, decoder, size, combined });
+            let (computed, known) = Default::default();
+            let new = Generation { flow, number, first, decoder, size, combined, computed, known };
+            generations.insert(at, new);
             at
         })
     }
@@ -540,11 +582,15 @@ impl Device {
 fn recover(generation: &mut Generation, stats: &mut DeviceStats, corrupt: &mut VecDeque<LinkSet>) {
     let Some(decoder) = &mut generation.decoder else { return };
     let before = decoder.corrupt_packets();
-    stats.recovered += decoder.recover() as u64;
+    let recovered = decoder.recover() as u64;
+    stats.recovered += recovered;
     let new = decoder.corrupt_packets() - before;
     stats.corrupt += new as u64;
     if new > 0 && corrupt.len() < MAX_CORRUPT {
         corrupt.push_back(generation.combined);
+    }
+    if recovered > 0 {
+        generation.add_computed(stats);
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use weftline_core::Bitrate;
 
-use super::super::{Gateway, LossReport, Mode, NodeConfig, QueueConfig, Redundancy};
+use super::super::{Device, Gateway, LossReport, Mode, NodeConfig, QueueConfig, Redundancy};
 use super::{at, config};
 use crate::wire::{Packet, Priority};
 use weftline_core::Instant;
@@ -295,6 +295,54 @@ fn what_is_learned_goes_before_new_packets() {
     (0..100).for_each(|_| gateway.learn(LossReport { packets: 1000, missing: 50 }));
     let lossy = taken_percent(&mut gateway, 60, 120);
     assert!((25.0..30.0).contains(&lossy), "{lossy}");
+}
+
+/// Combinations of five seconds in which the first of two links loses a packet in twenty, and the second
+/// sends each frame so many times.
+fn taken_where_frames_come_again(times: u32) -> u64 {
+    let redundancy = Redundancy::Learned;
+    let config = NodeConfig { cut_through: true, redundancy, ..config() };
+    let mut gateway = gateway(config);
+    let mut device = Device::new(config, 2);
+    let (mut sent, mut out) = (0_u32, Vec::new());
+    for ms in 0..5000 {
+        let now = at(ms);
+        (0..8).for_each(|_| gateway.receive(0, &[7; 100], now).unwrap());
+        for _ in 0..8 {
+            for link in 0..2 {
+                out.clear();
+                if gateway.poll_transmit(link, now, &mut out).is_none() {
+                    continue;
+                }
+                sent += u32::from(link == 0);
+                let copies = if link == 1 { times } else { u32::from(!sent.is_multiple_of(20)) };
+                for _ in 0..copies {
+                    let _ = device.receive(link, &out, now);
+                }
+            }
+        }
+        device.handle_timeout(now);
+        out.clear();
+        while device.poll_delivery(&mut out).is_some() {
+            out.clear();
+        }
+        if ms % 10 == 0 {
+            device.poll_report().into_iter().for_each(|report| gateway.learn(report));
+        }
+    }
+    let stats = device.stats();
+    assert!(stats.overtaken <= stats.recovered && stats.recovered > 0, "{stats:?}");
+    gateway.stats().low
+}
+
+/// An access point that repeats what it has does not hide what the other link loses.
+#[test]
+fn copies_call_for_no_less_redundancy() {
+    let once = taken_where_frames_come_again(1);
+    for times in [2, 5] {
+        let again = taken_where_frames_come_again(times);
+        assert!(again.abs_diff(once) * 20 <= once, "{again} in place of {once}");
+    }
 }
 
 /// The device reports every 10 ms, of 1000 packets each.
