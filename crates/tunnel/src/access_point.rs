@@ -162,6 +162,9 @@ impl AccessPoint {
             self.up.tend(now, &About::default());
             self.down.tend(now, &About::default());
             self.tell(now);
+            // What the kernel had no room for goes first: until it has gone no link has room.
+            self.up.resume(now);
+            self.down.resume(now);
             let due = self.transmit();
             self.up.flush(now);
             self.down.flush(now);
