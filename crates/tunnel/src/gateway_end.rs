@@ -24,6 +24,10 @@ use crate::status::{Counter, Past};
 /// A device that has said nothing for so long has left: nothing more is kept for it.
 const GONE: Duration = Duration::from_secs(2);
 
+/// Intervals without a word of the device after which labels begin anew when it is back: half of those
+/// that are later than a given one for it (`coding/src/serial.rs`).
+const OUTDATED: u32 = 1 << 30;
+
 /// What sends packets down.
 enum Downlink {
     Coded(Box<node::Gateway>),
@@ -40,6 +44,9 @@ pub(crate) struct GatewayEnd {
     overhead: usize,
     /// When the device was heard last.
     heard: Option<Instant>,
+    /// Whether it has heard no labels for so long that it takes the next ones for old: nothing is kept for
+    /// it, nor sealed, until a run begins.
+    outdated: bool,
     links: usize,
     run: u32,
     tag_key: [u8; TAG_KEY],
@@ -89,6 +96,7 @@ impl GatewayEnd {
             link_overhead,
             overhead,
             heard: None,
+            outdated: false,
             past: Past::default(),
             uplink: Order::new(PATIENCE),
             device_run: None,
@@ -147,7 +155,9 @@ impl GatewayEnd {
             Came::Begun | Came::Dropped => return Use::Taken,
             Came::Said(said) => said,
         };
-        self.heard = Some(now);
+        let before = self.heard.replace(now);
+        let longest = self.settings.interval * OUTDATED;
+        self.outdated |= before.is_some_and(|heard| now.since(heard) >= longest);
         let (run, hello) = match frame {
             Frame::Up { run, number, packet } if self.device_run == Some(run) => {
                 if !class.matters() {
@@ -176,6 +186,12 @@ impl GatewayEnd {
                 return Use::Stale;
             }
             if let Err(error) = self.restart(run, now) {
+                self.failed = Some(error);
+            }
+        }
+        if self.outdated && fresh {
+            // A run, too, begins in a session in which nothing has been sealed.
+            if let Err(error) = self.begin_run(now) {
                 self.failed = Some(error);
             }
         }
@@ -222,15 +238,19 @@ impl GatewayEnd {
     /// numbers begin anew.
     fn restart(&mut self, device_run: u32, now: Instant) -> Result<(), TunnelError> {
         self.uplink.restart();
-        if self.device_run.replace(device_run).is_some() {
-            self.past.add(self.downlink.counters(), self.downlink.unsent());
-            let Self { settings, sending, overhead, links, .. } = self;
-            self.downlink = Downlink::new(settings, sending, *overhead, *links, now)?;
-            self.run = draw_run()?;
-            self.losses = LossReport::default();
-            self.tag_key = draw_key()?;
-            self.tagger = Tagger::new(&self.tag_key);
-        }
+        if self.device_run.replace(device_run).is_some() { self.begin_run(now) } else { Ok(()) }
+    }
+
+    /// Labels and numbers of packets down begin anew.
+    fn begin_run(&mut self, now: Instant) -> Result<(), TunnelError> {
+        self.outdated = false;
+        self.past.add(self.downlink.counters(), self.downlink.unsent());
+        let Self { settings, sending, overhead, links, .. } = self;
+        self.downlink = Downlink::new(settings, sending, *overhead, *links, now)?;
+        self.run = draw_run()?;
+        self.losses = LossReport::default();
+        self.tag_key = draw_key()?;
+        self.tagger = Tagger::new(&self.tag_key);
         Ok(())
     }
 
@@ -257,7 +277,7 @@ impl GatewayEnd {
 
     /// Takes a packet of `flow` for the device.
     pub(crate) fn push(&mut self, flow: u16, packet: &[u8], now: Instant) {
-        if self.is_gone(now) || !self.end.is_open() {
+        if self.is_gone(now) || self.outdated || !self.end.is_open() {
             self.no_device += 1;
             return;
         }

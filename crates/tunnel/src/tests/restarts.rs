@@ -37,6 +37,25 @@ fn a_gateway_counts_what_it_had_not_sent_to_a_device_that_was_started_anew() {
     }
 }
 
+/// Labels go round in less than 100 days; half of them are taken for old.
+#[test]
+fn a_device_that_was_away_for_long_is_served_again() {
+    for (intervals, begins_anew) in [(3_u64 << 30, true), (1 << 30, true), (1 << 28, false)] {
+        let mut world = World::joined(Sending::default(), honest);
+        world.run(50);
+        (0..20).for_each(|_| world.step(0));
+        let run = world.gateway.run();
+        world.now += Duration::from_millis(2 * intervals);
+        (0..100).for_each(|_| world.step(0));
+        let first = world.next;
+        world.run(50);
+        (0..20).for_each(|_| world.step(0));
+        assert_eq!(world.check(first), (world.next - first) as usize, "{intervals}");
+        assert_eq!(world.gateway.run() != run, begins_anew, "{intervals}");
+        assert_eq!(world.device.follows(), world.gateway.run());
+    }
+}
+
 /// Begins the gateway anew and lets the device hear of it; what the device has discarded.
 fn begin_anew(world: &mut World) -> u64 {
     let sending = Sending::default();
