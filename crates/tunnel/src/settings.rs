@@ -116,6 +116,11 @@ impl Sending {
             let remedy = "give 200us to 200ms; COTAG's default is 2ms";
             return Err(refuse(&[("--interval", &interval)], remedy));
         }
+        if !self.interval.subsec_nanos().is_multiple_of(1000) {
+            // Nodes are told it in these, and would have labels last for another time.
+            let interval = format!("{:?}", self.interval);
+            return Err(refuse(&[("--interval", &interval)], "give whole microseconds"));
+        }
         if *generation == 0 {
             return Err(refuse(&[("--generation", generation)], "give 1 to 255 packets"));
         }
@@ -222,6 +227,7 @@ mod tests {
         for bad in [
             Sending { generation: 0, ..sending },
             Sending { interval: Duration::ZERO, ..sending },
+            Sending { interval: Duration::from_nanos(1_000_500), ..sending },
             Sending { buffer_packets: 0, ..sending },
             Sending { scheme: Scheme::Plain, buffer_packets: order::WINDOW + 1, ..sending },
             Sending { redundancy_percent: 1001, ..sending },
@@ -231,5 +237,10 @@ mod tests {
         ] {
             assert_eq!(bad.settings(&local, true).unwrap_err().exit_code(), 2);
         }
+        let odd = Sending { interval: Duration::from_nanos(1_000_500), ..sending };
+        let said = odd.settings(&local, true).unwrap_err().to_string();
+        assert!(said.contains("whole microseconds"), "{said}");
+        let even = Sending { interval: Duration::from_micros(1_001), ..sending };
+        assert!(even.settings(&local, true).is_ok());
     }
 }
