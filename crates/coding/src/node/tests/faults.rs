@@ -177,21 +177,22 @@ fn a_lie_about_labels_passes() {
     assert!(got.len() >= 28 && got.is_sorted(), "{got:?}");
 }
 
-/// Combinations of nothing, each of a generation of its own, or packets of generations that are
-/// whole at once.
-#[test]
-fn generations_without_end_are_bounded() {
+/// Combinations of nothing, each of a generation of its own, and packets of generations that are whole at
+/// once: the beginnings of flows, or such that wait for what came before. What a device remembers and
+/// holds in the end.
+fn take_generations_without_end(wait: bool) -> [usize; 2] {
     let config = NodeConfig { buffer_packets: 10, ..config() };
     let mut device = Device::new(config, 1);
     let mut aps = [false, true]
         .map(|cut_through| AccessPoint::new(NodeConfig { cut_through, ..config }, 1, 1));
-    for n in 0..if cfg!(miri) { 50 } else { 2000_u32 } {
+    let flows = if cfg!(miri) { 60 } else { 2000_u16 };
+    for flow in 0..flows {
         for (coding, size) in [(Coding::Vector(&[0, 0, 0]), 3), (Coding::Systematic(0), 1)] {
             let header = Header {
                 label: Label(5),
                 priority: Priority::High,
-                flow: n as u16,
-                generation: (n >> 3) as u16,
+                flow,
+                generation: if wait { 1 + (flow >> 3) } else { 0 },
                 size,
                 cohort_packets: 0,
                 first: Arrival(0),
@@ -209,6 +210,19 @@ fn generations_without_end_are_bounded() {
             }
         }
     }
+    // As much is taken as there is room for.
+    let refused = u64::from(flows) - 40;
+    assert!(device.stats().full >= refused, "{:?}", device.stats());
+    for ap in &aps {
+        assert!(ap.held() == 10 && ap.stats().full >= refused, "{:?}", ap.stats());
+    }
+    [device.remembered(), device.held()]
+}
+
+#[test]
+fn generations_without_end_are_bounded() {
+    assert_eq!(take_generations_without_end(false), [40, 0]);
+    assert_eq!(take_generations_without_end(true), [10, 10]);
 }
 
 fn delivered_any(device: &mut Device) {
