@@ -98,8 +98,8 @@ impl AccessPoint {
             address: Some(config.gateway),
             pace: Pace::Interface,
         };
-        let socket = Socket::towards(config.gateway, config.gateway_via.as_ref())?;
-        let up = Port::new(socket, local.clone(), Link::Backhaul, Role::Opener, &[gateway])?;
+        let (to, via) = (config.gateway, config.gateway_via);
+        let up = Port::towards(to, via, local.clone(), Link::Backhaul, gateway)?;
         let (each, shared) = match config.pace {
             Pace::Fixed(rate) => (Pace::Interface, Some(rate)),
             each => (each, None),
@@ -160,6 +160,10 @@ impl AccessPoint {
             }
             // The gateway knows itself, and devices hear of it from it.
             self.up.tend(now, &About::default());
+            if self.up.reopen(now) {
+                poller.replace(sources[0], self.up.fd())?;
+                publish.follow(&[self.up.fd(), self.down.fd()]);
+            }
             self.down.tend(now, &About::default());
             self.tell(now);
             // What the kernel had no room for goes first: until it has gone no link has room.

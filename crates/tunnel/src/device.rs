@@ -21,11 +21,11 @@ use crate::packet;
 use crate::poll::{Poller, Stop};
 use crate::port::{About, Dropped, Port};
 use crate::run::draw_run;
-use crate::secure::{Link, Local, Role};
+use crate::secure::{Link, Local};
 use crate::settings::IPV6_MTU;
 use crate::status::{Counter, Publish, Status};
 use crate::tun::{Tun, TunConfig};
-use crate::udp::{Inbox, Socket, Via};
+use crate::udp::{Inbox, Via};
 
 /// Reads of the TUN device before others have their turn: up to 64 KiB each.
 const READS: usize = 4;
@@ -121,14 +121,14 @@ impl Device {
         let local = Local::new(config.secret, config.insecure_plaintext);
         let mut paths = Vec::new();
         for peer in peers {
-            let socket = Socket::towards(peer.address, peer.via.as_ref())?;
             let neighbour = Neighbour {
                 name: peer.name.clone(),
                 key: peer.key,
                 address: Some(peer.address),
                 pace: Pace::Interface,
             };
-            let port = Port::new(socket, local.clone(), Link::Access, Role::Opener, &[neighbour])?;
+            let (via, local) = (peer.via.clone(), local.clone());
+            let mut port = Port::towards(peer.address, via, local, Link::Access, neighbour)?;
             // What is said of the other direction waits behind what the kernel has.
             port.limit_queue();
             paths.push(port);
@@ -180,14 +180,22 @@ impl Device {
                 is_dry &= self.read_tun(now);
             }
             self.tun.check()?;
+            let mut is_new = false;
             let paths = self.paths.iter_mut().zip(&sources);
             for ((path, &source), blocked) in paths.zip(&mut blocked) {
                 path.tend(now, &About::default());
+                if path.reopen(now) {
+                    poller.replace(source, path.fd())?;
+                    is_new = true;
+                }
                 path.flush(now);
                 if path.is_blocked() != *blocked {
                     *blocked = !*blocked;
                     poller.watch(source, path.fd(), true, *blocked);
                 }
+            }
+            if is_new {
+                publish.follow(&self.paths.iter().map(Port::fd).collect::<Vec<_>>());
             }
             if self.wants_packets() != reads {
                 reads = !reads;

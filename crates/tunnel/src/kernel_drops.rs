@@ -11,6 +11,8 @@ use std::path::PathBuf;
 pub(crate) struct KernelDrops {
     tables: PathBuf,
     sockets: Vec<Row>,
+    /// What was counted of sockets that are closed.
+    past: u64,
     device: Option<String>,
     last: Dropped,
 }
@@ -37,16 +39,24 @@ pub(crate) struct Dropped {
 impl KernelDrops {
     /// For the calling thread's sockets and device, if it has one.
     pub(crate) fn new(sockets: &[BorrowedFd<'_>], device: Option<&str>) -> Self {
-        let inode = |socket: &BorrowedFd<'_>| rustix::fs::fstat(socket).ok().map(|it| it.st_ino);
-        let inodes: BTreeSet<u64> = sockets.iter().filter_map(inode).collect();
         // Whoever looks may be in another namespace.
         let thread = rustix::thread::gettid();
         Self {
             tables: format!("/proc/self/task/{thread}/net").into(),
-            sockets: inodes.into_iter().map(Row::new).collect(),
+            sockets: inodes(sockets).into_iter().map(Row::new).collect(),
+            past: 0,
             device: device.map(str::to_owned),
             last: Dropped::default(),
         }
+    }
+
+    /// The node has these sockets from now on. What was seen of those that it has no longer still counts.
+    pub(crate) fn follow(&mut self, sockets: &[BorrowedFd<'_>]) {
+        let inodes = inodes(sockets);
+        let closed = self.sockets.extract_if(.., |row| !inodes.contains(&row.inode));
+        self.past += closed.filter_map(|row| row.counted).sum::<u64>();
+        let known: BTreeSet<_> = self.sockets.iter().map(|row| row.inode).collect();
+        self.sockets.extend(inodes.difference(&known).copied().map(Row::new));
     }
 
     /// Reads the tables; what cannot be read, as after the node's end, is as it was.
@@ -57,7 +67,8 @@ impl KernelDrops {
         let tables = sockets.collect::<Vec<_>>().concat();
         self.sockets.iter_mut().for_each(|row| row.look(&tables));
         let counted = self.sockets.iter().map(|row| row.counted);
-        self.last.datagrams = counted.sum::<Option<u64>>().filter(|_| !self.sockets.is_empty());
+        let counted = counted.sum::<Option<u64>>().filter(|_| !self.sockets.is_empty());
+        self.last.datagrams = counted.map(|counted| self.past + counted);
         if let Some(device) = &self.device
             && let Ok(table) = table("dev")
         {
@@ -65,6 +76,11 @@ impl KernelDrops {
         }
         self.last
     }
+}
+
+fn inodes(sockets: &[BorrowedFd<'_>]) -> BTreeSet<u64> {
+    let inode = |socket: &BorrowedFd<'_>| rustix::fs::fstat(socket).ok().map(|it| it.st_ino);
+    sockets.iter().filter_map(inode).collect()
 }
 
 impl Row {
@@ -170,6 +186,11 @@ mod tests {
             assert!(known < 100 && begun.elapsed().as_secs() < 400, "{came}, {datagrams:?}");
         }
         assert!(came < 100, "{came}");
+        // It is closed, and another opened in its place.
+        let counted = drops.look().datagrams;
+        drop(to);
+        drops.follow(&[other.as_fd()]);
+        assert_eq!(drops.look().datagrams, counted);
     }
 
     #[test]

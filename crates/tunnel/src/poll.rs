@@ -118,11 +118,20 @@ impl Poller {
     /// Waits for it to become readable; it is taken to be so at first.
     pub(crate) fn add(&mut self, fd: BorrowedFd<'_>) -> Result<Source, TunnelError> {
         let source = Source(self.sources);
-        let data = epoll::EventData::new_u64(source.0.into());
-        let added = epoll::add(&self.epoll, fd, data, epoll::EventFlags::IN);
-        added.map_err(TunnelError::os("watching a descriptor"))?;
+        self.replace(source, fd)?;
         self.sources += 1;
         Ok(source)
+    }
+
+    /// Waits for another descriptor in the place of one that is closed.
+    pub(crate) fn replace(
+        &mut self,
+        source: Source,
+        fd: BorrowedFd<'_>,
+    ) -> Result<(), TunnelError> {
+        let data = epoll::EventData::new_u64(source.0.into());
+        let added = epoll::add(&self.epoll, fd, data, epoll::EventFlags::IN);
+        added.map_err(TunnelError::os("watching a descriptor"))
     }
 
     /// Whether there was something to do with it when the last wait was over.

@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, BorrowedFd};
+use std::time::Duration;
 
 use weftline_coding::node::{GREETING_INTERVAL, Pacer};
 use weftline_core::{Bitrate, Instant};
@@ -17,7 +18,7 @@ use crate::outbox::Outbox;
 use crate::probe::Translator;
 use crate::run::draw_run;
 use crate::secure::{Guard, Link, Local, Refused, Role, Taken};
-use crate::udp::{Inbox, Socket};
+use crate::udp::{Inbox, Socket, Via};
 
 /// The longest datagram that is taken.
 const DATAGRAM_BYTES: usize = 65_536;
@@ -25,6 +26,8 @@ const DATAGRAM_BYTES: usize = 65_536;
 const ROUNDS: usize = 8;
 /// A kernel queue that is full when the interface has no room: two of the largest bursts.
 const SMALL_QUEUE: usize = 128 * 1024;
+/// The least time from one try to open a socket anew to the next.
+const REOPEN: Duration = Duration::from_secs(1);
 
 /// What a socket dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,9 +53,23 @@ pub struct Dropped {
     pub receive_buffer: Option<u64>,
 }
 
+/// What a socket was opened towards a neighbour by.
+struct Way {
+    peer: SocketAddr,
+    via: Via,
+    /// Whether the kernel is to queue little of it.
+    small: bool,
+    /// Whether the kernel has refused an opening since it was opened, or tried to be.
+    refused: bool,
+    /// When it may be opened anew.
+    next: Instant,
+}
+
 /// The socket.
 pub(crate) struct Port {
     socket: Socket,
+    /// What it is bound to, if it is: an interface that is made anew under its name is another one.
+    way: Option<Way>,
     guard: Guard,
     lanes: Vec<Lane>,
     /// What all lanes together are held back by, where they share a link.
@@ -83,6 +100,7 @@ impl Port {
         let lanes = neighbours.iter().map(|neighbour| Lane::new(neighbour, run)).collect();
         Ok(Self {
             socket,
+            way: None,
             guard: Guard::new(local, link, role, &keys),
             lanes,
             shared: None,
@@ -97,9 +115,50 @@ impl Port {
         })
     }
 
+    /// One that opens towards a neighbour at `peer`, through `via`.
+    pub(crate) fn towards(
+        peer: SocketAddr,
+        via: Option<Via>,
+        local: Local,
+        link: Link,
+        neighbour: Neighbour,
+    ) -> Result<Self, TunnelError> {
+        let socket = Socket::towards(peer, via.as_ref())?;
+        let port = Self::new(socket, local, link, Role::Opener, &[neighbour])?;
+        let next = Instant::ZERO;
+        let way = via.map(|via| Way { peer, via, small: false, refused: false, next });
+        Ok(Self { way, ..port })
+    }
+
+    /// Opens the socket anew, once in a while, if the neighbour is not heard and the kernel refuses what
+    /// is to go there: its interface is gone, and may be back. Whether it did: there is another descriptor
+    /// to wait for.
+    pub(crate) fn reopen(&mut self, now: Instant) -> bool {
+        let Some(way) = &mut self.way else { return false };
+        if !way.refused || now < way.next || self.lanes.iter().any(Lane::is_up) {
+            return false;
+        }
+        (way.refused, way.next) = (false, now + REOPEN);
+        let socket = match Socket::towards(way.peer, Some(&way.via)) {
+            Ok(socket) => socket,
+            Err(error) => {
+                tracing::debug!("opening a socket anew: {error}");
+                return false;
+            }
+        };
+        if way.small {
+            socket.limit_queue(SMALL_QUEUE);
+        }
+        self.socket = socket;
+        // Nobody says any more that the one before has room.
+        self.lanes.iter_mut().for_each(|lane| lane.blocked = false);
+        true
+    }
+
     /// Takes the kernel's word for whether there is room: it queues little.
-    pub(crate) fn limit_queue(&self) {
+    pub(crate) fn limit_queue(&mut self) {
         self.socket.limit_queue(SMALL_QUEUE);
+        self.way.iter_mut().for_each(|way| way.small = true);
     }
 
     /// All neighbours share a link that carries so much.
@@ -222,6 +281,7 @@ impl Port {
                 self.dropped.unanswered += u64::from(sent.taken == 0);
                 if sent.refused > 0 {
                     self.complaints.unreachable(&self.lanes[index].name, to, now);
+                    self.way.iter_mut().for_each(|way| way.refused = true);
                 }
             }
             if now >= self.lanes[index].next_greeting {

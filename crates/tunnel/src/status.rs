@@ -1,5 +1,6 @@
 //! How a node is, for whoever looks: its links and what it counted.
 
+use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -146,6 +147,13 @@ impl Publish {
     pub(crate) fn watch(&self, kernel: KernelDrops) {
         if let Ok(mut known) = self.kernel.lock() {
             *known = Some(kernel);
+        }
+    }
+
+    /// The node has these sockets from now on.
+    pub(crate) fn follow(&self, sockets: &[BorrowedFd<'_>]) {
+        if let Ok(mut known) = self.kernel.lock() {
+            known.iter_mut().for_each(|kernel| kernel.follow(sockets));
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod devices;
 mod names;
+mod reopened;
 mod restarts;
 
 use std::collections::BTreeSet;
