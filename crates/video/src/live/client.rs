@@ -219,7 +219,10 @@ impl Client {
         now: Instant,
     ) -> Result<Handled<'a>, LiveError> {
         self.received = self.received.saturating_add(bytes.len() as u64);
-        let handled = self.take(Message::decode(bytes)?, now)?;
+        let message = Message::decode(bytes)?;
+        // A GoP's time may have come before the timer says so: the picture stands still for it already.
+        self.play(now);
+        let handled = self.take(message, now)?;
         // The picture may have waited for it.
         self.play(now);
         Ok(handled)

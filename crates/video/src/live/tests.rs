@@ -6,6 +6,7 @@ mod messages;
 mod pages;
 mod sound;
 mod source;
+mod stalls;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
