@@ -57,3 +57,62 @@ fn a_tile_that_comes_before_the_timer_is_what_is_waited_for() {
     let report = player.poll_event().expect("the GoP is over");
     assert_eq!((report.late, report.stalled), (0, Duration::from_nanos(1)), "{report:?}");
 }
+
+/// A stream of many GoPs with a buffer.
+fn with_buffer(buffer: Duration) -> World {
+    let player = ClientSettings { buffer: Some(buffer), ..ClientSettings::default() };
+    World::with(150, Concealment::Grey, player)
+}
+
+/// So many GoPs as a long buffer holds are kept: it is refused before the stream begins, and says which
+/// buffer is not.
+#[test]
+fn a_buffer_of_more_gops_than_are_kept_is_refused_before_the_stream_begins() {
+    let mut world = with_buffer(MS * 30_600);
+    world.flush(&mut || MS, &mut || Fate::Lost);
+    let Some((_, InFlight::ToServer(hello))) = world.in_flight.pop_first() else { panic!() };
+    world.server.handle_message(&hello, world.now).unwrap();
+    let Some(Outgoing::Message(manifest)) = world.server.poll_transmit() else { panic!() };
+    let error = world.client.handle_message(&manifest, world.now).unwrap_err().to_string();
+    assert!(error.contains("GoPs of 0.5 s") && error.contains("--buffer 30500ms"), "{error}");
+    // A stream that is no longer than what is kept has room for any.
+    let player = ClientSettings { buffer: Some(GOP * 100), ..ClientSettings::default() };
+    let mut short = World::with(MAX_OPEN_GOPS, Concealment::Grey, player);
+    short.run(&mut || MS, &mut || Fate::Arrives(GOP * 90));
+    assert!(short.reports.iter().all(|report| report.late == 0));
+}
+
+/// The longest buffer that is allowed works, though the first word on a GoP be slow.
+#[test]
+fn the_longest_buffer_holds_all_that_is_announced_meanwhile() {
+    let mut world = with_buffer(MS * 30_500);
+    let mut sent = 0;
+    // The greeting, the manifest, the first report, and the first GoP's notice.
+    let mut control = || {
+        sent += 1;
+        MS * if sent == 4 { 490 } else { 1 }
+    };
+    world.run(&mut control, &mut || Fate::Arrives(MS * 30_000));
+    whole(&world.reports, 150);
+    assert!(world.reports.iter().all(|report| report.late == 0));
+    assert!(world.reports.iter().any(|report| report.arrived > 0));
+}
+
+/// Stalls put off all that follows, and the server goes on: they end when there is room for no more, and the
+/// stream does not.
+#[test]
+fn stalls_end_where_no_more_gops_can_be_kept() {
+    let rebuffer = Duration::from_secs(60);
+    let player = ClientSettings { rebuffer, ..ClientSettings::default() };
+    let mut world = World::with(150, Concealment::Grey, player);
+    // Forty seconds of nothing, and nobody says that it will not come.
+    world.run_with(&mut || MS, &mut |id| match id.gop {
+        10..90 => Fate::Lost,
+        _ => Fate::Arrives(MS),
+    });
+    whole(&world.reports, 150);
+    let stalled: Duration = world.reports.iter().map(|report| report.stalled).sum();
+    assert_eq!(stalled, MS * 30_500 - GOP, "all that a buffer of a GoP leaves");
+    let late = || world.reports.iter().filter(|report| report.late > 0);
+    assert!(late().count() > 1 && late().all(|report| (10..90).contains(&report.gop)));
+}
