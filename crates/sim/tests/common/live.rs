@@ -19,7 +19,7 @@ use weftline_video::evaluate::{Concealment, MissTable, Session, SessionOutcome, 
 use weftline_video::geometry::{FieldOfView, FrameSize, Grid, Orientation, Viewport};
 use weftline_video::head::{Pose, SyntheticViewers, TileProbabilities, Trace};
 use weftline_video::live::{ClientSettings, Content, ServerSettings};
-use weftline_video::ows::{Delivery, Effort, FbdtMessages, InOrder, Recency, TwoEnded};
+use weftline_video::ows::{Effort, InOrder, Recency};
 use weftline_video::rd::{GopTable, RdTable, Rung, TileTable};
 
 pub const TILES: usize = 24;
@@ -275,11 +275,6 @@ impl Case {
         let viewport = Viewport::new(FieldOfView::default());
         let mut seconds = self.carried();
         seconds.splice(0..0, vec![seconds[0].clone(); WARM_UP]);
-        let window = ByteCount::kib(64);
-        let delivery: &dyn Delivery = match self.scheduler.as_str() {
-            "fbdt" => &FbdtMessages(TwoEnded { forward: 0, window }),
-            _ => &InOrder,
-        };
         let session = Session {
             table: &table,
             misses: &misses,
@@ -291,7 +286,8 @@ impl Case {
             trace: &trace,
             seconds: &seconds,
             warm_up: WARM_UP,
-            delivery,
+            // As the server plans: paths take bytes of one message at a time.
+            delivery: &InOrder,
             recency: Recency::default(),
             scheme: weftline_video::ows::Entry::find(scheme).unwrap(),
             concealment: Concealment::LastReceived,

@@ -15,7 +15,7 @@ use super::{Content, LiveError, LiveGop, MAX_OPEN_GOPS};
 use crate::forecast::{Forecast, PathReading, PlanTime};
 use crate::geometry::{FieldOfView, Orientation, Viewport};
 use crate::head::{Pose, Predictor, PredictorSettings};
-use crate::ows::{Delivery, Entry, FbdtMessages, InOrder, Piece, Recency, Throughput, TwoEnded};
+use crate::ows::{Entry, InOrder, Piece, Recency, Throughput};
 use crate::rd::{GopTable, MAX_GOPS, Rung};
 use crate::sending::{BESIDE, Chances, Planner, Sending, on_the_way, without};
 use crate::shown::{Concealment, Concealments, Encoding, Held};
@@ -46,9 +46,6 @@ pub struct Traffic<'a> {
     /// Each path, new ones last; `None` where nobody can know: then what the player reports is
     /// taken, for all paths together.
     pub paths: Option<&'a [PathReading]>,
-    /// The path that sends forward, as an index into these, where FBDT carries messages; `None`
-    /// where everything arrives in order.
-    pub forward: Option<usize>,
     /// The bytes that wait for a path.
     pub waiting: ByteCount,
 }
@@ -168,7 +165,6 @@ pub struct Server {
     forecast: Forecast,
     /// The paths of the connection in the order in which they came up.
     paths: Vec<PathId>,
-    forward: Option<usize>,
     waiting: ByteCount,
     by_reports: bool,
     live: Window,
@@ -190,7 +186,6 @@ impl Server {
             player: None,
             forecast,
             paths: Vec::new(),
-            forward: None,
             waiting: ByteCount::ZERO,
             by_reports: true,
             live: Window::default(),
@@ -276,14 +271,12 @@ impl Server {
         }
         let reading = |path| stats.paths.get(path).map(PathReading::from).unwrap_or_default();
         let paths: Vec<PathReading> = self.paths.iter().map(reading).collect();
-        let forward = self.paths.iter().position(|path| Some(*path) == stats.forward);
-        self.handle_traffic(Traffic { paths: Some(&paths), forward, waiting }, now);
+        self.handle_traffic(Traffic { paths: Some(&paths), waiting }, now);
     }
 
     /// Takes a reading of the connection's counters; twenty a second will do.
     pub fn handle_traffic(&mut self, traffic: Traffic<'_>, now: Instant) {
         self.by_reports = traffic.paths.is_none();
-        self.forward = traffic.forward;
         self.waiting = traffic.waiting;
         if let Some(paths) = traffic.paths {
             self.forecast.handle_reading(paths, self.has_backlog(), now);
@@ -509,8 +502,7 @@ impl Server {
             let rest = without(&expected, cost).map_err(|error| wrong(error.to_string()))?;
             let carried = self.forecast.carried(left.min(next), &self.settings.recency);
             let carried = carried.map_err(|error| wrong(error.to_string()))?.saturating_sub(cost);
-            let paths = (&rest, carried, left.min(next));
-            self.scheme_plan(player, gop, (&view, tiles), paths).map_err(wrong)?
+            self.scheme_plan(player, gop, (&view, tiles), (&rest, carried)).map_err(wrong)?
         } else {
             Sending::nothing(count)
         };
@@ -554,15 +546,8 @@ impl Server {
         player: &Player,
         gop: u32,
         (view, tiles): (&GopView<'_>, &GopTable),
-        (expected, carried, left): (&Throughput, ByteCount, Duration),
+        (expected, carried): (&Throughput, ByteCount),
     ) -> Result<Sending, String> {
-        let delivery: Box<dyn Delivery> = match self.forward {
-            None => Box::new(InOrder),
-            Some(forward) => {
-                let window = TwoEnded::adaptive_window(expected, left);
-                Box::new(FbdtMessages(TwoEnded { forward, window }))
-            }
-        };
         let concealed: Vec<f64> =
             (0..tiles.tiles().len()).map(|tile| self.concealed(player, gop, view, tile)).collect();
         let chances = Chances {
@@ -570,7 +555,9 @@ impl Server {
             concealed: &concealed,
             expected,
             carried,
-            delivery: &*delivery,
+            // Whatever the scheduler, paths take bytes of one message with a deadline at a time, in the plan's order
+            // (core/src/scheduler/bond/deadlines.rs): FBDT's windows go no further than its bounds.
+            delivery: &InOrder,
             truth: None,
         };
         let init = |tile: usize, qp| match player.known.contains(&(tile as u16, qp)) {

@@ -431,7 +431,7 @@ impl Session<'_> {
         if let Some(control) = &self.control {
             self.server.handle_stats(&control.stats().session, waiting, now);
         } else {
-            let traffic = Traffic { paths: None, forward: None, waiting };
+            let traffic = Traffic { paths: None, waiting };
             self.server.handle_traffic(traffic, now);
         }
     }
