@@ -52,3 +52,33 @@ fn a_plan_does_not_hang_on_which_path_sends_forward() {
     assert_eq!(without, plans(Some(PathId(0))));
     assert_eq!(without, plans(Some(PathId(1))));
 }
+
+/// A base layer that the paths do not carry began at the pole, and what is looked at was late.
+#[test]
+fn a_base_layer_over_thin_paths_is_of_what_is_looked_at() {
+    let mut settings = settings(Concealment::BaseLayer);
+    settings.start = Bitrate::kbps(25);
+    let mut server = begun(settings, Instant::from_millis(1_000));
+    let planned = server.poll_event().unwrap();
+    // As many tiles as without a base layer: see `below_the_lowest_rungs_tiles_are_dropped_and_said`.
+    assert_eq!((planned.expected.as_u64(), planned.bytes.as_u64()), (1_562, 1_000));
+    let outgoing: Vec<Outgoing> = std::iter::from_fn(|| server.poll_transmit()).collect();
+    let tiles = outgoing.iter().filter_map(|outgoing| match outgoing {
+        Outgoing::Tile(order) => Some(order.id.tile),
+        Outgoing::Message(_) => None,
+    });
+    let mut tiles: Vec<u16> = tiles.collect();
+    tiles.sort_unstable();
+    assert_eq!(tiles, [1, 2, 5, 6], "those in front");
+    let notice = outgoing.iter().find_map(|outgoing| match outgoing {
+        Outgoing::Message(bytes) => match Message::decode(bytes) {
+            Ok(Message::Gop(notice)) => Some(notice),
+            _ => None,
+        },
+        Outgoing::Tile(_) => None,
+    });
+    // The player is told of no base layer where there is none.
+    let notice = notice.unwrap();
+    let told = (0_u16..).zip(&notice.tiles).filter(|(_, tile)| tile.base.is_some());
+    assert_eq!(told.map(|(tile, _)| tile).collect::<Vec<_>>(), tiles);
+}
