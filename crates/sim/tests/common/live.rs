@@ -71,6 +71,8 @@ pub struct Case {
     pub cuts: Vec<(usize, u64, u64)>,
     /// How long the player buffers, ms; a GoP if it is zero.
     pub buffer_ms: u64,
+    /// How long it stops for what is late.
+    pub rebuffer_ms: u64,
     /// The player's program is stopped from one second to another.
     pub stops: Vec<[u64; 2]>,
     pub scheduler: String,
@@ -94,6 +96,7 @@ impl Default for Case {
             still: false,
             cuts: Vec::new(),
             buffer_ms: 0,
+            rebuffer_ms: 0,
             stops: Vec::new(),
             scheduler: "fbdt".to_owned(),
             congestion: "cubic".to_owned(),
@@ -121,10 +124,11 @@ impl Case {
             effort_units: Effort::DEFAULT_UNITS,
         };
         let buffer = (self.buffer_ms > 0).then(|| Duration::from_millis(self.buffer_ms));
+        let rebuffer = Duration::from_millis(self.rebuffer_ms);
         let live = LivePlan {
             content: Arc::new(content),
             settings,
-            player: ClientSettings { buffer, ..ClientSettings::default() },
+            player: ClientSettings { buffer, rebuffer, ..ClientSettings::default() },
             head: self.head(),
             init: self.init().as_u64() as usize,
             stops: self.stops.iter().map(|stop| stop.map(Duration::from_secs)).collect(),

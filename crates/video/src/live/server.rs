@@ -84,6 +84,29 @@ pub struct TileOrder {
     pub deadline: Instant,
 }
 
+/// More time for tiles that have not gone: the player has stood still, and shows them later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PutOff {
+    /// Of tiles whose deadline is later than this.
+    pub after: Instant,
+    /// How much more.
+    pub by: Duration,
+}
+
+impl PutOff {
+    /// What becomes of a tile's deadline.
+    pub fn of(self, deadline: Instant) -> Instant {
+        if deadline > self.after { deadline + self.by } else { deadline }
+    }
+
+    /// The same for a tile that waits; nothing to another message.
+    pub fn apply(self, outgoing: &mut Outgoing) {
+        if let Outgoing::Tile(order) = outgoing {
+            order.deadline = self.of(order.deadline);
+        }
+    }
+}
+
 /// What became of planning a GoP.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PlannedGop {
@@ -172,6 +195,7 @@ pub struct Server {
     /// Whether the end, or a refusal, has been said.
     is_done: bool,
     outgoing: VecDeque<Outgoing>,
+    put_off: VecDeque<PutOff>,
     planned: VecDeque<PlannedGop>,
 }
 
@@ -192,6 +216,7 @@ impl Server {
             next_gop: 0,
             is_done: false,
             outgoing,
+            put_off: VecDeque::new(),
             planned,
         }
     }
@@ -340,6 +365,12 @@ impl Server {
         self.outgoing.pop_front()
     }
 
+    /// More time for what [`Self::poll_transmit`] has handed out before: to be asked for ahead of it, after each
+    /// message of the player.
+    pub fn poll_put_off(&mut self) -> Option<PutOff> {
+        self.put_off.pop_front()
+    }
+
     /// A GoP that has been planned.
     pub fn poll_event(&mut self) -> Option<PlannedGop> {
         self.planned.pop_front()
@@ -463,12 +494,19 @@ impl Server {
             }
         }
         // Messages may overtake each other.
-        player.stalled = player.stalled.max(report.stalled);
+        let longer = report.stalled.saturating_sub(player.stalled);
+        player.stalled += longer;
         if player.stalled > MOST_STALLED {
             return Err(LiveError::Behind { by: player.stalled });
         }
         // The player has the manifest.
         player.is_ready = true;
+        if !longer.is_zero() {
+            // What is to be shown later than now is shown so much later. What is waited for has all its time.
+            let put_off = PutOff { after: now + player.rebuffer - longer, by: longer };
+            self.outgoing.iter_mut().for_each(|outgoing| put_off.apply(outgoing));
+            self.put_off.push_back(put_off);
+        }
         if self.by_reports {
             let delivered = report.received;
             let all = PathReading { delivered, is_up: true, ..PathReading::default() };

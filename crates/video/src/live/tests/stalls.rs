@@ -116,3 +116,46 @@ fn stalls_end_where_no_more_gops_can_be_kept() {
     let late = || world.reports.iter().filter(|report| report.late > 0);
     assert!(late().count() > 1 && late().all(|report| (10..90).contains(&report.gop)));
 }
+
+/// Tiles that were planned before the player stood still have the time that it stood still, but for those that
+/// it waits for, which have all of it, wherever they wait.
+#[test]
+fn what_is_shown_later_has_more_time() {
+    let mut server = Server::new(content(9), settings(Concealment::Grey));
+    let began = Instant::from_millis(1_000);
+    let (buffer, rebuffer) = (Some(GOP * 2), GOP * 3);
+    let player = ClientSettings { buffer, rebuffer, ..ClientSettings::default() };
+    let hello = Client::new(player).poll_transmit().unwrap();
+    server.handle_message(&hello, began).unwrap();
+    let report = |stalled| Message::Report(Report { stalled, ..Report::default() }).to_bytes();
+    server.handle_message(&report(Duration::ZERO), began).unwrap();
+    server.handle_timeout(began + GOP).unwrap();
+    // Two GoPs were handed out, and two were not.
+    let mut waiting: Vec<Outgoing> = std::iter::from_fn(|| server.poll_transmit()).collect();
+    server.handle_timeout(began + GOP * 3).unwrap();
+    assert_eq!(server.poll_put_off(), None);
+    // GoP 1 is due at the third, and the player has stood still for it since; then it stands still for GoP 2.
+    let stalls = [(MS * 100, MS * 1_610), (MS * 400, MS * 1_910), (MS * 1_500, MS * 3_010)];
+    for (stalled, at) in stalls.into_iter().chain([(MS * 1_600, MS * 3_610)]) {
+        server.handle_message(&report(stalled), began + at).unwrap();
+        while let Some(put_off) = server.poll_put_off() {
+            waiting.iter_mut().for_each(|outgoing| put_off.apply(outgoing));
+        }
+        waiting.extend(std::iter::from_fn(|| server.poll_transmit()));
+    }
+    // Reports overtake each other.
+    server.handle_message(&report(MS * 400), began + MS * 3_620).unwrap();
+    assert_eq!(server.poll_put_off(), None);
+    let mut deadlines = BTreeMap::new();
+    for outgoing in waiting {
+        if let Outgoing::Tile(order) = outgoing {
+            let known = *deadlines.entry(order.id.gop).or_insert(order.deadline);
+            assert_eq!(known, order.deadline, "GoP {}", order.id.gop);
+        }
+    }
+    let limit = |gop: u32, stalled| began + GOP * gop + GOP * 5 + stalled;
+    let stalled = [0, 0, 1_500, 1_600, 1_600].map(|ms| MS * ms);
+    for (gop, stalled) in (0_u32..).zip(stalled) {
+        assert_eq!(deadlines[&gop], limit(gop, stalled), "GoP {gop}");
+    }
+}
