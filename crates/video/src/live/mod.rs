@@ -21,6 +21,7 @@
 mod client;
 mod content;
 mod digest;
+mod pace;
 mod playback;
 mod server;
 mod timeline;

@@ -5,6 +5,8 @@ use std::time::Duration;
 use weftline_core::Instant;
 use weftline_core::time::nanos;
 
+use super::pace::Pace;
+
 /// A picture that stands still.
 #[derive(Clone, Copy, Debug)]
 struct Stall {
@@ -28,6 +30,7 @@ pub(super) struct Playback {
     gops: Option<u32>,
     /// When GoP 0 would be shown, if the picture had already stood still for as long as it has.
     plays_from: Option<Instant>,
+    pace: Option<Pace>,
     /// GoPs whose time has come, and one more once the last is over.
     begun: u32,
     /// When the first of them was shown.
@@ -45,6 +48,7 @@ impl Playback {
             gop: None,
             gops: None,
             plays_from: None,
+            pace: None,
             begun: 0,
             first_shown: None,
             stall: None,
@@ -87,9 +91,13 @@ impl Playback {
     /// A GoP was announced; the first to come need not be the first GoP's. Whether it was the first to
     /// come.
     pub(super) fn handle_notice(&mut self, gop: u32, now: Instant) -> bool {
+        if let Some(pace) = &mut self.pace {
+            pace.handle_notice(gop, now);
+        }
         let Some(length) = self.gop.filter(|_| self.plays_from.is_none()) else {
             return false;
         };
+        self.pace = Some(Pace::new(gop, length, now));
         let shown = now + self.buffer.unwrap_or(length);
         let before = nanos(length * gop);
         self.plays_from = Some(Instant::from_nanos(shown.as_nanos().saturating_sub(before)));
@@ -114,7 +122,9 @@ impl Playback {
         let stood = self.stall.map_or(Duration::ZERO, |stall| self.stood(stall, now));
         self.stall = None;
         self.stalled += stood;
-        self.plays_from = self.plays_from.map(|from| from + stood);
+        let step = self.pace.as_mut().map_or(0, Pace::step);
+        let later = |from: Instant| from.as_nanos().saturating_add_signed(step);
+        self.plays_from = self.plays_from.map(|from| Instant::from_nanos(later(from + stood)));
         self.first_shown.get_or_insert(now);
         self.begun += 1;
         Some(stood)
@@ -145,8 +155,9 @@ impl Playback {
 
     /// Whether what comes of a GoP now is there before it is shown.
     pub(super) fn is_in_time(&self, gop: u32, now: Instant) -> bool {
-        self.stall.is_some_and(|stall| stall.gop <= gop)
-            || self.start_of(gop).is_none_or(|start| now < start)
+        // What follows the GoP that is shown may have been moved since it began.
+        gop >= self.begun
+            && (self.stall.is_some() || self.start_of(gop).is_none_or(|start| now < start))
     }
 
     /// Whether the picture moves.
