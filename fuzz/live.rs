@@ -145,9 +145,8 @@ impl World {
                 };
                 let paths = [path(number), path(number / 3)];
                 let paths = (step < 128).then_some(&paths[..]);
-                let forward = Some(usize::from(step / 8 % 3));
                 let waiting = ByteCount::new(u64::from(step & 64) << (step % 40));
-                let traffic = Traffic { paths, forward, waiting };
+                let traffic = Traffic { paths, waiting };
                 self.server.handle_traffic(traffic, self.now);
                 Ok(())
             }

@@ -223,6 +223,31 @@ fn three_seconds_without_any_path_cost_four_at_most() {
     disturbed(&Case { cuts: vec![(0, 8, 11), (1, 8, 11)], ..Case::default() }, 4, 12);
 }
 
+/// What was planned before the picture stood still has the time that it stood still: where it does so for
+/// each of two GoPs, the second is not called back while it is waited for.
+#[test]
+fn what_was_planned_before_two_stalls_in_a_row_is_not_called_back() {
+    // From 6 s to 13 s little is carried. GoP 6 is due a little after 9 s and is waited for until 11 s, in vain,
+    // and GoP 7 then from 12 s on. Before it stood still it was to be of no use after that.
+    let rates = |kbps| (0..30).map(|s| if (6..13).contains(&s) { 400 } else { kbps }).collect();
+    let case = Case {
+        kbps: vec![8_000, 4_000],
+        recorded: vec![rates(8_000), rates(4_000)],
+        bytes_at_32: 600_000,
+        queue: Queue::Bdps(1.0),
+        gops: 18,
+        buffer_ms: 3_000,
+        rebuffer_ms: 2_000,
+        scheduler: "earliest".to_owned(),
+        ..Case::default()
+    };
+    let outcome = case.run();
+    check(&outcome, case.gops);
+    let [first, second] = [outcome.gops[6], outcome.gops[7]];
+    assert!(first.stalled.as_secs_f64() == 2.0 && second.stalled.as_secs_f64() > 1.0, "{second:?}");
+    assert!(second.called_back == 0 && second.arrived > TILES * 3 / 4, "{second:?}");
+}
+
 #[test]
 fn a_player_that_is_stopped_loses_no_more_than_that_time() {
     // From 8 s to 11 s it shows nothing; the GoPs of that time, and the one that was to be shown

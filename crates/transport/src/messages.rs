@@ -112,6 +112,11 @@ impl Messages {
         self.sender.cancel(id)
     }
 
+    /// See [`MessageSender::put_off`].
+    pub fn put_off(&self, after: Duration, by: Duration) {
+        self.sender.put_off(after, by);
+    }
+
     /// See [`MessageSender::unsent`].
     pub fn unsent(&self) -> ByteCount {
         self.sender.unsent()
@@ -189,6 +194,12 @@ impl MessageSender {
     /// whether it was delivered nevertheless, [`fates`](Self::fates) tells.
     pub fn cancel(&self, id: MessageId) -> bool {
         self.handle.0.shared.cancel_message(id)
+    }
+
+    /// Gives the messages that were sent so far, and whose deadline is later than `after` from now, so
+    /// much more time: whoever waits for them waits longer. One whose deadline has passed stays dropped.
+    pub fn put_off(&self, after: Duration, by: Duration) {
+        self.handle.0.shared.put_off(after, by);
     }
 
     /// Bytes of messages that no path has been given yet.

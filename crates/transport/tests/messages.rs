@@ -244,6 +244,39 @@ async fn deadlines_and_cancels_reach_both_ends() {
     .await;
 }
 
+/// A message that is put off is sent after what was its deadline.
+#[tokio::test]
+async fn deadlines_are_put_off() {
+    let (server, client) = pair(Security::Plain);
+    let mut server = server.messages().bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
+    let relay = Relay::start(server.local_addrs()[0]).await;
+    let client = two_paths(client).server(relay.address).messages().build().unwrap();
+    patiently(async {
+        let (mut ours, mut theirs) = ends(&mut server, &client).await;
+        relay.cut();
+        while ours.stats().session.paths.values().any(|path| path.subflow.is_some()) {
+            tokio::task::yield_now().await;
+        }
+        let (time, mut tag) = (Duration::from_millis(200), 0);
+        let until = loop {
+            tag += 1;
+            let (began, deadline) = (std::time::Instant::now(), Some(time));
+            let sent = ours.send(pattern(1_000, 1), SendOptions { deadline, tag }).await;
+            ours.put_off(Duration::ZERO, Duration::from_secs(3_600));
+            // Else the machine has stood still for so long in between.
+            if sent.is_ok() && began.elapsed() < time {
+                break tokio::time::Instant::now() + time;
+            }
+        };
+        tokio::time::sleep_until(until).await;
+        relay.mend();
+        ours.shutdown();
+        let got = all(&mut theirs).await;
+        assert!(got[&tag].as_deref() == Some(&pattern(1_000, 1)));
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn sending_waits_for_memory_and_past_the_deadline_gives_up() {
     let (server, client) = pair(Security::Plain);

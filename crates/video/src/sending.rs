@@ -4,6 +4,8 @@
 //! A tile costs more than its segment: heads go with it, and what its decoder is set up from until
 //! the player has it. Plans are made with these costs, and told in segments.
 
+use std::collections::BTreeSet;
+
 use weftline_core::ByteCount;
 
 use crate::ows::{
@@ -43,7 +45,8 @@ pub(crate) struct Chances<'a> {
     pub(crate) truth: Option<&'a Throughput>,
 }
 
-/// A plan, the first pieces of which are a base layer.
+/// A plan, the first pieces of which are a base layer: of the tiles that are most likely seen, as far as
+/// the paths carry it.
 #[derive(Clone, Debug)]
 pub(crate) struct Sending {
     pub(crate) plan: Plan,
@@ -71,13 +74,16 @@ impl Planner<'_> {
     /// In words, if the scheme makes no plan of it.
     pub(crate) fn plan(&self, tiles: &GopTable, chances: &Chances<'_>) -> Result<Sending, String> {
         let base = match self.concealment {
-            Concealment::BaseLayer => base_layer(tiles),
+            Concealment::BaseLayer => coarsest(tiles, chances),
             Concealment::Grey | Concealment::LastReceived => Vec::new(),
         };
         let base_bytes: ByteCount = base.iter().map(|piece| piece.rung.bytes).sum();
-        let concealed = chances.concealed.iter().enumerate();
-        let miss = concealed.map(|(tile, loss)| base.get(tile).map_or(*loss, |p| p.rung.ws_mse));
-        let miss: Vec<f64> = miss.collect();
+        let mut miss = chances.concealed.to_vec();
+        for piece in &base {
+            if let Some(miss) = miss.get_mut(piece.tile) {
+                *miss = piece.rung.ws_mse;
+            }
+        }
         let wrong = |error: ThroughputError| error.to_string();
         let expected = without(chances.expected, base_bytes).map_err(wrong)?;
         let truth = chances.truth.map(|truth| without(truth, base_bytes));
@@ -149,29 +155,34 @@ pub(crate) fn wanted([planned, base]: [Option<Rung>; 2]) -> Wanted {
 /// of all when a path has just died and all that it had goes over another one. A GoP of which nothing is
 /// sent is surely lost.
 fn background(plan: Plan, tiles: &GopTable, chances: &Chances<'_>) -> Plan {
-    let mut pieces = base_layer(tiles);
-    let seen = |piece: &Piece| chances.visibility.get(piece.tile).copied().unwrap_or(0.0);
-    pieces.sort_by(|one, other| seen(other).total_cmp(&seen(one)));
-    let mut left = chances.carried;
-    let mut sent = Vec::new();
-    for piece in pieces.into_iter().filter(|piece| seen(piece) > 0.0) {
-        if piece.rung.bytes > left {
-            break;
-        }
-        left = left.saturating_sub(piece.rung.bytes);
-        sent.push(Piece { miss_chance: 1.0, ..piece });
-    }
+    let sent = coarsest(tiles, chances).into_iter();
+    let sent = sent.filter(|piece| seen(piece, chances) > 0.0);
+    let sent: Vec<Piece> = sent.map(|piece| Piece { miss_chance: 1.0, ..piece }).collect();
     let is_sent = |tile: &usize| sent.iter().any(|piece: &Piece| piece.tile == *tile);
     let dropped = (0..tiles.tiles().len()).filter(|tile| !is_sent(tile)).collect();
     Plan { bytes: sent.iter().map(|piece| piece.rung.bytes).sum(), sent, dropped, ..plan }
 }
 
-/// The coarsest rung of every tile, in raster order.
-fn base_layer(gop: &GopTable) -> Vec<Piece> {
-    let coarsest =
+/// The coarsest rung of every tile, those most likely seen first, as far as the paths carry them.
+fn coarsest(tiles: &GopTable, chances: &Chances<'_>) -> Vec<Piece> {
+    let rung =
         |tile: &TileTable| -> Rung { *tile.rungs().last().expect("a tile has a rung at least") };
-    let tiles = gop.tiles().iter().enumerate();
-    tiles.map(|(tile, table)| Piece { tile, rung: coarsest(table), miss_chance: 0.0 }).collect()
+    let tiles = tiles.tiles().iter().enumerate();
+    let pieces = tiles.map(|(tile, table)| Piece { tile, rung: rung(table), miss_chance: 0.0 });
+    let mut pieces: Vec<Piece> = pieces.collect();
+    pieces.sort_by(|one, other| seen(other, chances).total_cmp(&seen(one, chances)));
+    let mut left = chances.carried;
+    let fits = |piece: &Piece| {
+        let fits = piece.rung.bytes <= left;
+        left = left.saturating_sub(piece.rung.bytes);
+        fits
+    };
+    pieces.into_iter().take_while(fits).collect()
+}
+
+/// How likely a piece's tile is seen.
+fn seen(piece: &Piece, chances: &Chances<'_>) -> f64 {
+    chances.visibility.get(piece.tile).copied().unwrap_or(0.0)
 }
 
 /// What is left of a throughput after `base` bytes, taken from all paths alike.
@@ -198,9 +209,67 @@ fn with_base(plan: Plan, base: Vec<Piece>, base_bytes: ByteCount) -> Plan {
     if base.is_empty() {
         return plan;
     }
-    let adds = |piece: &Piece| piece.rung.qp != base[piece.tile].rung.qp;
-    let finer: Vec<Piece> = plan.sent.iter().filter(|piece| adds(piece)).copied().collect();
+    let own: BTreeSet<(usize, u8)> = base.iter().map(|piece| (piece.tile, piece.rung.qp)).collect();
+    let finer: Vec<Piece> = plan
+        .sent
+        .iter()
+        .filter(|piece| !own.contains(&(piece.tile, piece.rung.qp)))
+        .copied()
+        .collect();
     let bytes = finer.iter().map(|piece| piece.rung.bytes).sum::<ByteCount>() + base_bytes;
     let sent = base.into_iter().chain(finer).collect();
     Plan { sent, bytes, ..plan }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "test code")]
+
+    use super::*;
+    use crate::ows::InOrder;
+
+    /// Of a base layer there is what the paths carry, of the tiles most likely seen. What is not in it loses
+    /// what its concealment loses, and may be in the plan like any other tile.
+    #[test]
+    fn a_base_layer_is_as_large_as_what_is_carried_and_begins_with_what_is_seen() {
+        let bytes = ByteCount::new;
+        let rung = |qp, length, ws_mse| Rung { qp, bytes: bytes(length), ws_mse, mixed_mse: None };
+        let tile = || TileTable::new(vec![rung(22, 4_000, 1.0), rung(42, 250, 9.0)]).unwrap();
+        let tiles = GopTable::new((0..4).map(|_| tile()).collect()).unwrap();
+        let plan = |expected, carried, visibility: [f64; 4]| {
+            let concealment = Concealment::BaseLayer;
+            let scheme = Entry::find("ows").unwrap();
+            let planner = Planner { scheme, concealment, effort_units: Effort::DEFAULT_UNITS };
+            let chances = Chances {
+                visibility: &visibility,
+                concealed: &[90.0; 4],
+                expected: &Throughput::certain(&[bytes(expected)]).unwrap(),
+                carried: bytes(carried),
+                delivery: &InOrder,
+                truth: None,
+            };
+            planner.plan(&tiles, &chances).unwrap()
+        };
+        let sent = |sending: &Sending| {
+            sending.plan.sent.iter().map(|p| (p.tile, p.rung.qp)).collect::<Vec<_>>()
+        };
+        // All of it fits, and nothing else.
+        let all = plan(1_000, 1_000, [0.1, 0.4, 0.2, 0.3]);
+        assert_eq!(sent(&all), [(1, 42), (3, 42), (2, 42), (0, 42)]);
+        assert_eq!((all.base, all.plan.bytes), (4, bytes(1_000)));
+        // Two of four, and no room for more.
+        let two = plan(500, 749, [0.1, 0.4, 0.2, 0.3]);
+        assert_eq!((sent(&two), two.base), (vec![(1, 42), (3, 42)], 2));
+        let told =
+            two.rungs(4).into_iter().map(|[planned, base]| [planned, base].map(|r| r.is_some()));
+        let [nothing, base] = [[false, false], [false, true]];
+        assert_eq!(told.collect::<Vec<_>>(), [nothing, base, nothing, base]);
+        // A longer buffer brings more: what the base layer has not is in the plan, and worth more there.
+        let most = plan(1_250, 500, [0.1, 0.4, 0.2, 0.3]);
+        assert_eq!(most.base, 2);
+        let mut rest = sent(&most).split_off(2);
+        rest.sort_unstable();
+        assert_eq!(rest, [(0, 42), (2, 42)]);
+        assert_eq!(most.plan.bytes, bytes(1_000));
+    }
 }

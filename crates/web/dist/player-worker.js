@@ -66,25 +66,25 @@ return{is:"report",text:text(reader.rest())};case 34:return{is:"pong",pong:pong(
 u32(),stood:reader.u8()!==0};default:return null}}function manifest(reader){let version=reader.u16();if(version!==5)throw new Error(
 `the program has version ${version} of live streams and this page 5: load it anew`);let[width,height]=[reader.u32(),reader.
 u32()],[columns,rows]=[reader.u8(),reader.u8()],gop=ms(reader.u64()),[pictures,gops]=[reader.u32(),reader.u32()],concealment=CONCEALMENTS[reader.
-u8()];if(!concealment||!columns||!rows||!pictures)throw new Error("the manifest has a value out of range");let scheme=text(
-reader.take(reader.u8())),qps=[...reader.take(reader.u8())];return reader.take(5),{width,height,columns,rows,gop,pictures,
-gops,concealment,scheme,qps}}function notice(reader){let gop=reader.u32();reader.take(12);let tiles=[];for(let count=reader.
-u16();count>0;count--){let[flags,ages]=[reader.u8(),reader.u8()],rung=flag=>{if(!(flags&flag))return null;let found={qp:reader.
-u8(),bytes:reader.u32()};return reader.f32(),found},[planned,base]=[rung(1),rung(2)];reader.take(4+4*ages),tiles.push({planned,
-base,ages})}return{gop,tiles}}function tile(reader){let[gop,number,qp]=[reader.u32(),reader.u16(),reader.u8()];reader.take(
-2*DIGEST);let init=reader.take(reader.u32());return{gop,tile:number,qp,init,segment:reader.rest()}}var DIGEST=16;function pong(reader){
-let echo=Number(reader.u64()),position=reader.u64(),[flags,viewers,dropped]=[reader.u8(),reader.u8(),reader.u32()];return{
-echo,position:position!==0xffffffffffffffffn?ms(position):null,steers:(flags&1)!==0,moves:(flags&2)!==0,viewers,dropped}}
-var Writer=class{view;at=0;constructor(bytes){this.view=new DataView(new ArrayBuffer(bytes))}u8(value){return this.view.
-setUint8(this.at,value),this.at+=1,this}u16(value){return this.view.setUint16(this.at,Math.min(65535,value)),this.at+=2,
-this}u32(value){return this.view.setUint32(this.at,value),this.at+=4,this}u64(value){return this.view.setBigUint64(this.
-at,value),this.at+=8,this}f32(value){return this.view.setFloat32(this.at,value),this.at+=4,this}done(){return this.view.
-buffer}};function poses(all){let writer=new Writer(2+20*all.length).u8(48).u8(all.length);for(let{at,yaw,pitch,roll}of all)
-writer.u64(BigInt(Math.round(Math.max(0,at)*1e6))).f32(yaw).f32(pitch).f32(roll);return writer.done()}function shown(of){
-let writer=new Writer(19+4*of.tiles.length).u8(49).u32(of.gop).u16(of.shown).u16(of.dropped);writer.u16(of.lateNetwork).
-u16(of.lateDecoding).f32(of.lead).u16(of.tiles.length);for(let{had,qp,missed}of of.tiles)writer.u8(had).u8(qp).u16(missed);
-return writer.done()}function ping(echo){return new Writer(9).u8(50).u64(BigInt(echo)).done()}function steer(){return new Writer(
-1).u8(51).done()}var MAX_GOPS=64,MAX_BYTES=128<<20,AHEAD=5,MAX_AHEAD=24,MAX_AHEAD_BYTES=144<<20,POOL=8,Engine=class{constructor(clock2,post2,report){
+u8()];if(!concealment||!columns||!rows||!pictures||pictures>28800)throw new Error("the manifest has a value out of range");
+let scheme=text(reader.take(reader.u8())),qps=[...reader.take(reader.u8())];return reader.take(5),{width,height,columns,
+rows,gop,pictures,gops,concealment,scheme,qps}}function notice(reader){let gop=reader.u32();reader.take(12);let tiles=[];
+for(let count=reader.u16();count>0;count--){let[flags,ages]=[reader.u8(),reader.u8()],rung=flag=>{if(!(flags&flag))return null;
+let found={qp:reader.u8(),bytes:reader.u32()};return reader.f32(),found},[planned,base]=[rung(1),rung(2)];reader.take(4+
+4*ages),tiles.push({planned,base,ages})}return{gop,tiles}}function tile(reader){let[gop,number,qp]=[reader.u32(),reader.
+u16(),reader.u8()];reader.take(2*DIGEST);let init=reader.take(reader.u32());return{gop,tile:number,qp,init,segment:reader.
+rest()}}var DIGEST=16;function pong(reader){let echo=Number(reader.u64()),position=reader.u64(),[flags,viewers,dropped]=[
+reader.u8(),reader.u8(),reader.u32()];return{echo,position:position!==0xffffffffffffffffn?ms(position):null,steers:(flags&
+1)!==0,moves:(flags&2)!==0,viewers,dropped}}var Writer=class{view;at=0;constructor(bytes){this.view=new DataView(new ArrayBuffer(
+bytes))}u8(value){return this.view.setUint8(this.at,value),this.at+=1,this}u16(value){return this.view.setUint16(this.at,
+Math.min(65535,value)),this.at+=2,this}u32(value){return this.view.setUint32(this.at,value),this.at+=4,this}u64(value){return this.
+view.setBigUint64(this.at,value),this.at+=8,this}f32(value){return this.view.setFloat32(this.at,value),this.at+=4,this}done(){
+return this.view.buffer}};function poses(all){let writer=new Writer(2+20*all.length).u8(48).u8(all.length);for(let{at,yaw,
+pitch,roll}of all)writer.u64(BigInt(Math.round(Math.max(0,at)*1e6))).f32(yaw).f32(pitch).f32(roll);return writer.done()}
+function shown(of){let writer=new Writer(19+4*of.tiles.length).u8(49).u32(of.gop).u16(of.shown).u16(of.dropped);writer.u16(
+of.lateNetwork).u16(of.lateDecoding).f32(of.lead).u16(of.tiles.length);for(let{had,qp,missed}of of.tiles)writer.u8(had).
+u8(qp).u16(missed);return writer.done()}function ping(echo){return new Writer(9).u8(50).u64(BigInt(echo)).done()}function steer(){
+return new Writer(1).u8(51).done()}var MAX_GOPS=64,MAX_BYTES=128<<20,AHEAD=5,MAX_AHEAD=24,MAX_AHEAD_BYTES=144<<20,POOL=8,Engine=class{constructor(clock2,post2,report){
 this.clock=clock2;this.post=post2;this.report=report}clock;post;report;manifest=null;planes=planes(2,2);bank=new Bank(0,
 this);coming=new Map;going=new Map;slots=new Map;pool=[];order=[];colour="";trouble="";held=new Map;last=new Map;holding=new Set;current=-1;head={
 yaw:0,pitch:0,roll:0};sums={gops:0,shown:0,dropped:0,lateNetwork:0,lateDecoding:0,lead:0};get period(){return this.manifest?

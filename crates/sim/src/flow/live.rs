@@ -111,6 +111,10 @@ impl Live {
                 (Incoming::Dropped(_), _) => Ok(()),
             };
             handled.expect("both ends are ours and keep to the protocol");
+            while let Some(put_off) = self.server.poll_put_off() {
+                self.queues[SERVER].iter_mut().for_each(|outgoing| put_off.apply(outgoing));
+                session.put_off(put_off.after, put_off.by, now);
+            }
         }
         self.note_events();
     }

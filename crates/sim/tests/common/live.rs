@@ -19,7 +19,7 @@ use weftline_video::evaluate::{Concealment, MissTable, Session, SessionOutcome, 
 use weftline_video::geometry::{FieldOfView, FrameSize, Grid, Orientation, Viewport};
 use weftline_video::head::{Pose, SyntheticViewers, TileProbabilities, Trace};
 use weftline_video::live::{ClientSettings, Content, ServerSettings};
-use weftline_video::ows::{Delivery, Effort, FbdtMessages, InOrder, Recency, TwoEnded};
+use weftline_video::ows::{Effort, InOrder, Recency};
 use weftline_video::rd::{GopTable, RdTable, Rung, TileTable};
 
 pub const TILES: usize = 24;
@@ -71,6 +71,8 @@ pub struct Case {
     pub cuts: Vec<(usize, u64, u64)>,
     /// How long the player buffers, ms; a GoP if it is zero.
     pub buffer_ms: u64,
+    /// How long it stops for what is late.
+    pub rebuffer_ms: u64,
     /// The player's program is stopped from one second to another.
     pub stops: Vec<[u64; 2]>,
     pub scheduler: String,
@@ -94,6 +96,7 @@ impl Default for Case {
             still: false,
             cuts: Vec::new(),
             buffer_ms: 0,
+            rebuffer_ms: 0,
             stops: Vec::new(),
             scheduler: "fbdt".to_owned(),
             congestion: "cubic".to_owned(),
@@ -121,10 +124,11 @@ impl Case {
             effort_units: Effort::DEFAULT_UNITS,
         };
         let buffer = (self.buffer_ms > 0).then(|| Duration::from_millis(self.buffer_ms));
+        let rebuffer = Duration::from_millis(self.rebuffer_ms);
         let live = LivePlan {
             content: Arc::new(content),
             settings,
-            player: ClientSettings { buffer, ..ClientSettings::default() },
+            player: ClientSettings { buffer, rebuffer, ..ClientSettings::default() },
             head: self.head(),
             init: self.init().as_u64() as usize,
             stops: self.stops.iter().map(|stop| stop.map(Duration::from_secs)).collect(),
@@ -275,11 +279,6 @@ impl Case {
         let viewport = Viewport::new(FieldOfView::default());
         let mut seconds = self.carried();
         seconds.splice(0..0, vec![seconds[0].clone(); WARM_UP]);
-        let window = ByteCount::kib(64);
-        let delivery: &dyn Delivery = match self.scheduler.as_str() {
-            "fbdt" => &FbdtMessages(TwoEnded { forward: 0, window }),
-            _ => &InOrder,
-        };
         let session = Session {
             table: &table,
             misses: &misses,
@@ -291,7 +290,8 @@ impl Case {
             trace: &trace,
             seconds: &seconds,
             warm_up: WARM_UP,
-            delivery,
+            // As the server plans: paths take bytes of one message at a time.
+            delivery: &InOrder,
             recency: Recency::default(),
             scheme: weftline_video::ows::Entry::find(scheme).unwrap(),
             concealment: Concealment::LastReceived,

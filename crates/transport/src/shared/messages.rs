@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::task::Waker;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
@@ -68,6 +69,15 @@ impl Shared {
     /// Drops a message, if its fate is open.
     pub(crate) fn cancel_message(&self, id: MessageId) -> bool {
         self.with(|inner, now| inner.end.is_none() && inner.session.cancel_message(id, now))
+    }
+
+    /// Gives messages whose deadline is later than `after` from now so much more time.
+    pub(crate) fn put_off(&self, after: Duration, by: Duration) {
+        self.with(|inner, now| {
+            if inner.end.is_none() {
+                inner.session.put_off(now + after, by, now);
+            }
+        });
     }
 
     /// Bytes of messages that no path has been given.

@@ -15,6 +15,8 @@ use crate::geometry::{FieldOfView, Orientation, Viewport};
 use crate::rd::MAX_GOPS;
 use crate::shown::{Concealments, Encoding, Fate, Held, Wanted, capped_psnr_db, viewport_error};
 
+/// The first word on a GoP may have been on its way so much longer than those that follow, or a GoP.
+const UNEVEN: Duration = Duration::from_secs(1);
 /// How often a player reports.
 const REPORT_EVERY: Duration = Duration::from_millis(100);
 /// Poses of a GoP that are kept; more than a headset's 120 a second over 60 s are not of use.
@@ -219,7 +221,10 @@ impl Client {
         now: Instant,
     ) -> Result<Handled<'a>, LiveError> {
         self.received = self.received.saturating_add(bytes.len() as u64);
-        let handled = self.take(Message::decode(bytes)?, now)?;
+        let message = Message::decode(bytes)?;
+        // A GoP's time may have come before the timer says so: the picture stands still for it already.
+        self.play(now);
+        let handled = self.take(message, now)?;
         // The picture may have waited for it.
         self.play(now);
         Ok(handled)
@@ -228,14 +233,7 @@ impl Client {
     fn take<'a>(&mut self, message: Message<'a>, now: Instant) -> Result<Handled<'a>, LiveError> {
         match (message, &self.manifest) {
             (Message::Refusal { reason }, _) => Err(LiveError::Refused(reason)),
-            (Message::Manifest(manifest), None) => {
-                self.held = Held::new(manifest.grid.tiles());
-                let known = Some(manifest.gops).filter(|gops| *gops > 0);
-                self.playback.handle_stream(manifest.gop, known);
-                self.manifest = Some(manifest);
-                self.next_report = Some(now);
-                Ok(Handled::Control)
-            }
+            (Message::Manifest(manifest), None) => self.take_manifest(manifest, now),
             (Message::Manifest(_), Some(_)) => {
                 Err(LiveError::Order { what: "a manifest", when: "a second time" })
             }
@@ -256,6 +254,26 @@ impl Client {
                 Err(LiveError::Number { what: "an end after GoP", number, count })
             }
         }
+    }
+
+    fn take_manifest<'a>(
+        &mut self,
+        manifest: Manifest,
+        now: Instant,
+    ) -> Result<Handled<'a>, LiveError> {
+        self.held = Held::new(manifest.grid.tiles());
+        let known = Some(manifest.gops).filter(|gops| *gops > 0);
+        let (gop, most) = (manifest.gop, most_behind(manifest.gop, known));
+        if !self.playback.handle_stream(gop, known, most) {
+            let (gop_s, most_ms) = (gop.as_secs_f64(), most.as_millis());
+            return Err(LiveError::Content(format!(
+                "of GoPs of {gop_s} s {MAX_OPEN_GOPS} are kept at most: give --buffer {most_ms}ms or \
+                 less, or have longer GoPs served"
+            )));
+        }
+        self.manifest = Some(manifest);
+        self.next_report = Some(now);
+        Ok(Handled::Control)
     }
 
     /// Takes the number of GoPs of a stream that did not say it before.
@@ -651,6 +669,15 @@ impl Client {
         }
         report
     }
+}
+
+/// How long after it was announced a GoP may be shown, so that none is announced before there is room for it.
+fn most_behind(gop: Duration, gops: Option<u32>) -> Duration {
+    if gops.is_some_and(|gops| gops <= MAX_OPEN_GOPS) {
+        return Duration::MAX;
+    }
+    // The one that is shown is open, too.
+    (gop * (MAX_OPEN_GOPS - 1)).saturating_sub(UNEVEN.max(gop))
 }
 
 fn bytes_of(rung: RungNotice) -> ByteCount {

@@ -21,6 +21,7 @@
 mod client;
 mod content;
 mod digest;
+mod pace;
 mod playback;
 mod server;
 mod timeline;
@@ -35,7 +36,9 @@ pub use crate::forecast::{Forecast, PathReading, PlanTime};
 pub use client::{Client, ClientSettings, GopReport, Handled};
 pub use content::{Content, LiveFormat, LiveGop, Sound, check_lengths};
 pub use digest::Digest;
-pub use server::{Outgoing, PlannedGop, Reported, Server, ServerSettings, TileOrder, Traffic};
+pub use server::{
+    Outgoing, PlannedGop, PutOff, Reported, Server, ServerSettings, TileOrder, Traffic,
+};
 pub use timeline::{Slot, Timeline};
 pub use wire::WireError;
 

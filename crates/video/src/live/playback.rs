@@ -5,6 +5,8 @@ use std::time::Duration;
 use weftline_core::Instant;
 use weftline_core::time::nanos;
 
+use super::pace::Pace;
+
 /// A picture that stands still.
 #[derive(Clone, Copy, Debug)]
 struct Stall {
@@ -20,12 +22,15 @@ pub(super) struct Playback {
     buffer: Option<Duration>,
     /// How long it stops for a GoP.
     rebuffer: Duration,
+    /// How far behind the server buffer and stalls together may bring it.
+    most_behind: Duration,
     /// The length of a GoP: nothing before it is known.
     gop: Option<Duration>,
     /// How many there are, once that is known.
     gops: Option<u32>,
     /// When GoP 0 would be shown, if the picture had already stood still for as long as it has.
     plays_from: Option<Instant>,
+    pace: Option<Pace>,
     /// GoPs whose time has come, and one more once the last is over.
     begun: u32,
     /// When the first of them was shown.
@@ -39,9 +44,11 @@ impl Playback {
         Self {
             buffer,
             rebuffer,
+            most_behind: Duration::MAX,
             gop: None,
             gops: None,
             plays_from: None,
+            pace: None,
             begun: 0,
             first_shown: None,
             stall: None,
@@ -49,9 +56,29 @@ impl Playback {
         }
     }
 
-    /// GoPs are that long, and so many if that is known.
-    pub(super) const fn handle_stream(&mut self, gop: Duration, gops: Option<u32>) {
-        (self.gop, self.gops) = (Some(gop), gops);
+    /// GoPs are that long, and so many if that is known; nothing may be shown more than `most_behind`
+    /// after it was announced. Whether the buffer is within that.
+    pub(super) fn handle_stream(
+        &mut self,
+        gop: Duration,
+        gops: Option<u32>,
+        most_behind: Duration,
+    ) -> bool {
+        (self.gop, self.gops, self.most_behind) = (Some(gop), gops, most_behind);
+        self.buffer.is_none_or(|buffer| buffer <= most_behind)
+    }
+
+    /// How long the picture may stand still for the next GoP.
+    fn patience(&self) -> Duration {
+        let buffer = self.buffer.or(self.gop).unwrap_or_default();
+        let left = self.most_behind.saturating_sub(buffer).saturating_sub(self.stalled);
+        self.rebuffer.min(left)
+    }
+
+    /// How long a picture has stood still that stands still since then: no longer than it may, however late
+    /// that is noticed.
+    fn stood(&self, stall: Stall, now: Instant) -> Duration {
+        now.since(stall.since).min(self.patience())
     }
 
     /// There are so many, and nothing after them was shown.
@@ -64,9 +91,13 @@ impl Playback {
     /// A GoP was announced; the first to come need not be the first GoP's. Whether it was the first to
     /// come.
     pub(super) fn handle_notice(&mut self, gop: u32, now: Instant) -> bool {
+        if let Some(pace) = &mut self.pace {
+            pace.handle_notice(gop, now);
+        }
         let Some(length) = self.gop.filter(|_| self.plays_from.is_none()) else {
             return false;
         };
+        self.pace = Some(Pace::new(gop, length, now));
         let shown = now + self.buffer.unwrap_or(length);
         let before = nanos(length * gop);
         self.plays_from = Some(Instant::from_nanos(shown.as_nanos().saturating_sub(before)));
@@ -84,13 +115,16 @@ impl Playback {
         let due = self.start_of(self.begun).filter(|due| *due <= now && !self.is_over())?;
         let is_end = self.gops == Some(self.begun);
         let since = self.stall.map_or(due, |stall| stall.since);
-        if !is_end && now < since + self.rebuffer && !is_ready(self.begun) {
+        if !is_end && now < since + self.patience() && !is_ready(self.begun) {
             self.stall = Some(Stall { gop: self.begun, since });
             return None;
         }
-        let stood = self.stall.take().map_or(Duration::ZERO, |stall| now.since(stall.since));
+        let stood = self.stall.map_or(Duration::ZERO, |stall| self.stood(stall, now));
+        self.stall = None;
         self.stalled += stood;
-        self.plays_from = self.plays_from.map(|from| from + stood);
+        let step = self.pace.as_mut().map_or(0, Pace::step);
+        let later = |from: Instant| from.as_nanos().saturating_add_signed(step);
+        self.plays_from = self.plays_from.map(|from| Instant::from_nanos(later(from + stood)));
         self.first_shown.get_or_insert(now);
         self.begun += 1;
         Some(stood)
@@ -99,7 +133,7 @@ impl Playback {
     /// When [`Self::go_on`] is to be called, whatever comes until then.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         match self.stall {
-            Some(stall) => Some(stall.since + self.rebuffer),
+            Some(stall) => Some(stall.since + self.patience()),
             None => self.start_of(self.begun).filter(|_| !self.is_over()),
         }
     }
@@ -121,8 +155,9 @@ impl Playback {
 
     /// Whether what comes of a GoP now is there before it is shown.
     pub(super) fn is_in_time(&self, gop: u32, now: Instant) -> bool {
-        self.stall.is_some_and(|stall| stall.gop <= gop)
-            || self.start_of(gop).is_none_or(|start| now < start)
+        // What follows the GoP that is shown may have been moved since it began.
+        gop >= self.begun
+            && (self.stall.is_some() || self.start_of(gop).is_none_or(|start| now < start))
     }
 
     /// Whether the picture moves.
@@ -143,7 +178,7 @@ impl Playback {
 
     /// How long the picture has stood still, what is under way included.
     pub(super) fn stalled(&self, now: Instant) -> Duration {
-        self.stalled + self.stall.map_or(Duration::ZERO, |stall| now.since(stall.since))
+        self.stalled + self.stall.map_or(Duration::ZERO, |stall| self.stood(stall, now))
     }
 
     fn start_of(&self, gop: u32) -> Option<Instant> {
@@ -164,7 +199,7 @@ mod tests {
     fn playback(buffer_ms: u64, rebuffer_ms: u64) -> Playback {
         let buffer = Some(Duration::from_millis(buffer_ms));
         let mut playback = Playback::new(buffer, Duration::from_millis(rebuffer_ms));
-        playback.handle_stream(GOP, Some(3));
+        assert!(playback.handle_stream(GOP, Some(3), Duration::MAX));
         assert!(playback.handle_notice(1, at(1_500)), "GoP 0 was announced at 1000");
         assert!(!playback.handle_notice(0, at(1_501)));
         playback
@@ -208,5 +243,24 @@ mod tests {
         assert_eq!(playback.position(at(3_900)), Some(GOP * 2 + Duration::from_millis(200)));
         assert!(playback.go_on(at(4_200), |_| panic!("nothing follows")).is_some());
         assert!(playback.is_over());
+    }
+
+    /// What stalls have used up of the time that a player may be behind is not used again, and one that is
+    /// noticed late takes no more than it may.
+    #[test]
+    fn a_picture_stands_still_for_no_longer_than_there_is_room() {
+        let mut playback = Playback::new(Some(GOP), Duration::from_secs(2));
+        assert!(!playback.handle_stream(GOP, None, GOP / 2), "the buffer is too long");
+        assert!(playback.handle_stream(GOP, None, GOP * 4));
+        playback.handle_notice(0, at(1_000));
+        assert_eq!(playback.go_on(at(1_500), |_| false), None);
+        assert_eq!(playback.poll_timeout(), Some(at(3_000)), "3 GoPs are left");
+        assert_eq!(playback.go_on(at(2_500), |_| true), Some(GOP * 2));
+        assert_eq!(playback.go_on(at(3_000), |_| false), None);
+        assert_eq!(playback.stalled(at(9_000)), GOP * 3);
+        assert_eq!(playback.go_on(at(9_000), |_| false), Some(GOP));
+        // All that was due meanwhile follows at once, and nothing is waited for any more.
+        assert_eq!(playback.go_on(at(9_000), |_| false), Some(Duration::ZERO));
+        assert_eq!(playback.position(at(9_000)), Some(Duration::from_millis(6_000)));
     }
 }

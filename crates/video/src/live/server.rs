@@ -15,7 +15,7 @@ use super::{Content, LiveError, LiveGop, MAX_OPEN_GOPS};
 use crate::forecast::{Forecast, PathReading, PlanTime};
 use crate::geometry::{FieldOfView, Orientation, Viewport};
 use crate::head::{Pose, Predictor, PredictorSettings};
-use crate::ows::{Delivery, Entry, FbdtMessages, InOrder, Piece, Recency, Throughput, TwoEnded};
+use crate::ows::{Entry, InOrder, Piece, Recency, Throughput};
 use crate::rd::{GopTable, MAX_GOPS, Rung};
 use crate::sending::{BESIDE, Chances, Planner, Sending, on_the_way, without};
 use crate::shown::{Concealment, Concealments, Encoding, Held};
@@ -46,9 +46,6 @@ pub struct Traffic<'a> {
     /// Each path, new ones last; `None` where nobody can know: then what the player reports is
     /// taken, for all paths together.
     pub paths: Option<&'a [PathReading]>,
-    /// The path that sends forward, as an index into these, where FBDT carries messages; `None`
-    /// where everything arrives in order.
-    pub forward: Option<usize>,
     /// The bytes that wait for a path.
     pub waiting: ByteCount,
 }
@@ -85,6 +82,29 @@ pub struct TileOrder {
     pub with_init: bool,
     /// When it is of no use any more.
     pub deadline: Instant,
+}
+
+/// More time for tiles that have not gone: the player has stood still, and shows them later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PutOff {
+    /// Of tiles whose deadline is later than this.
+    pub after: Instant,
+    /// How much more.
+    pub by: Duration,
+}
+
+impl PutOff {
+    /// What becomes of a tile's deadline.
+    pub fn of(self, deadline: Instant) -> Instant {
+        if deadline > self.after { deadline + self.by } else { deadline }
+    }
+
+    /// The same for a tile that waits; nothing to another message.
+    pub fn apply(self, outgoing: &mut Outgoing) {
+        if let Outgoing::Tile(order) = outgoing {
+            order.deadline = self.of(order.deadline);
+        }
+    }
 }
 
 /// What became of planning a GoP.
@@ -168,7 +188,6 @@ pub struct Server {
     forecast: Forecast,
     /// The paths of the connection in the order in which they came up.
     paths: Vec<PathId>,
-    forward: Option<usize>,
     waiting: ByteCount,
     by_reports: bool,
     live: Window,
@@ -176,6 +195,7 @@ pub struct Server {
     /// Whether the end, or a refusal, has been said.
     is_done: bool,
     outgoing: VecDeque<Outgoing>,
+    put_off: VecDeque<PutOff>,
     planned: VecDeque<PlannedGop>,
 }
 
@@ -190,13 +210,13 @@ impl Server {
             player: None,
             forecast,
             paths: Vec::new(),
-            forward: None,
             waiting: ByteCount::ZERO,
             by_reports: true,
             live: Window::default(),
             next_gop: 0,
             is_done: false,
             outgoing,
+            put_off: VecDeque::new(),
             planned,
         }
     }
@@ -276,14 +296,12 @@ impl Server {
         }
         let reading = |path| stats.paths.get(path).map(PathReading::from).unwrap_or_default();
         let paths: Vec<PathReading> = self.paths.iter().map(reading).collect();
-        let forward = self.paths.iter().position(|path| Some(*path) == stats.forward);
-        self.handle_traffic(Traffic { paths: Some(&paths), forward, waiting }, now);
+        self.handle_traffic(Traffic { paths: Some(&paths), waiting }, now);
     }
 
     /// Takes a reading of the connection's counters; twenty a second will do.
     pub fn handle_traffic(&mut self, traffic: Traffic<'_>, now: Instant) {
         self.by_reports = traffic.paths.is_none();
-        self.forward = traffic.forward;
         self.waiting = traffic.waiting;
         if let Some(paths) = traffic.paths {
             self.forecast.handle_reading(paths, self.has_backlog(), now);
@@ -345,6 +363,12 @@ impl Server {
     /// What is to be sent next.
     pub fn poll_transmit(&mut self) -> Option<Outgoing> {
         self.outgoing.pop_front()
+    }
+
+    /// More time for what [`Self::poll_transmit`] has handed out before: to be asked for ahead of it, after each
+    /// message of the player.
+    pub fn poll_put_off(&mut self) -> Option<PutOff> {
+        self.put_off.pop_front()
     }
 
     /// A GoP that has been planned.
@@ -470,12 +494,19 @@ impl Server {
             }
         }
         // Messages may overtake each other.
-        player.stalled = player.stalled.max(report.stalled);
+        let longer = report.stalled.saturating_sub(player.stalled);
+        player.stalled += longer;
         if player.stalled > MOST_STALLED {
             return Err(LiveError::Behind { by: player.stalled });
         }
         // The player has the manifest.
         player.is_ready = true;
+        if !longer.is_zero() {
+            // What is to be shown later than now is shown so much later. What is waited for has all its time.
+            let put_off = PutOff { after: now + player.rebuffer - longer, by: longer };
+            self.outgoing.iter_mut().for_each(|outgoing| put_off.apply(outgoing));
+            self.put_off.push_back(put_off);
+        }
         if self.by_reports {
             let delivered = report.received;
             let all = PathReading { delivered, is_up: true, ..PathReading::default() };
@@ -509,8 +540,7 @@ impl Server {
             let rest = without(&expected, cost).map_err(|error| wrong(error.to_string()))?;
             let carried = self.forecast.carried(left.min(next), &self.settings.recency);
             let carried = carried.map_err(|error| wrong(error.to_string()))?.saturating_sub(cost);
-            let paths = (&rest, carried, left.min(next));
-            self.scheme_plan(player, gop, (&view, tiles), paths).map_err(wrong)?
+            self.scheme_plan(player, gop, (&view, tiles), (&rest, carried)).map_err(wrong)?
         } else {
             Sending::nothing(count)
         };
@@ -554,15 +584,8 @@ impl Server {
         player: &Player,
         gop: u32,
         (view, tiles): (&GopView<'_>, &GopTable),
-        (expected, carried, left): (&Throughput, ByteCount, Duration),
+        (expected, carried): (&Throughput, ByteCount),
     ) -> Result<Sending, String> {
-        let delivery: Box<dyn Delivery> = match self.forward {
-            None => Box::new(InOrder),
-            Some(forward) => {
-                let window = TwoEnded::adaptive_window(expected, left);
-                Box::new(FbdtMessages(TwoEnded { forward, window }))
-            }
-        };
         let concealed: Vec<f64> =
             (0..tiles.tiles().len()).map(|tile| self.concealed(player, gop, view, tile)).collect();
         let chances = Chances {
@@ -570,7 +593,9 @@ impl Server {
             concealed: &concealed,
             expected,
             carried,
-            delivery: &*delivery,
+            // Whatever the scheduler, paths take bytes of one message with a deadline at a time, in the plan's order
+            // (core/src/scheduler/bond/deadlines.rs): FBDT's windows go no further than its bounds.
+            delivery: &InOrder,
             truth: None,
         };
         let init = |tile: usize, qp| match player.known.contains(&(tile as u16, qp)) {

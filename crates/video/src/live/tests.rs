@@ -1,11 +1,14 @@
 //! Streams in memory: a server and a player in virtual time, with a network between them that does
 //! what a test says.
 
+mod clocks;
 mod hostile;
 mod messages;
 mod pages;
+mod plans;
 mod sound;
 mod source;
+mod stalls;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -74,7 +77,10 @@ enum InFlight {
 }
 
 struct World {
+    /// By the server's clock.
     now: Instant,
+    /// By so many millionths the player's clock goes faster.
+    gains: u64,
     server: Server,
     client: Client,
     in_flight: BTreeMap<(Instant, u64), InFlight>,
@@ -99,6 +105,7 @@ impl World {
     fn of(content: Arc<Content>, concealment: Concealment, player: ClientSettings) -> Self {
         Self {
             now: Instant::from_millis(1_000),
+            gains: 0,
             server: Server::new(content, settings(concealment)),
             client: Client::new(player),
             in_flight: BTreeMap::new(),
@@ -108,6 +115,19 @@ impl World {
             planned: Vec::new(),
             arrived: Vec::new(),
         }
+    }
+
+    /// The time by the player's clock.
+    fn players(&self) -> Instant {
+        let now = self.now.as_nanos();
+        Instant::from_nanos(now + now / 1_000_000 * self.gains)
+    }
+
+    /// When the player's clock shows that time, or soon after.
+    fn by_server(&self, players: Instant) -> Instant {
+        let at = players.as_nanos() / (1_000_000 + self.gains) * 1_000_000;
+        let more = players.as_nanos().saturating_sub(at + at / 1_000_000 * self.gains);
+        Instant::from_nanos(at + more)
     }
 
     fn put(&mut self, after: Duration, what: InFlight) {
@@ -168,7 +188,7 @@ impl World {
             InFlight::CalledBack(tag) => self.client.handle_dropped(tag),
             InFlight::ToClient(bytes) => {
                 self.carried += bytes.len() as u64;
-                match self.client.handle_message(&bytes, self.now).unwrap() {
+                match self.client.handle_message(&bytes, self.players()).unwrap() {
                     Handled::Tile { tile, on_time, is_genuine: true } => {
                         self.arrived.push((tile.id, on_time));
                     }
@@ -195,7 +215,8 @@ impl World {
                 return;
             }
             let arrival = self.in_flight.keys().next().map(|(at, _)| *at);
-            let times = [self.server.poll_timeout(), self.client.poll_timeout(), arrival];
+            let player = self.client.poll_timeout().map(|at| self.by_server(at));
+            let times = [self.server.poll_timeout(), player, arrival];
             let Some(next) = times.into_iter().flatten().min() else {
                 // Everything is over and something never came.
                 self.client.handle_closed();
@@ -210,12 +231,11 @@ impl World {
             }
             let delivered = self.carried;
             let paths = [PathReading { delivered, is_up: true, ..PathReading::default() }];
-            let traffic =
-                Traffic { paths: Some(&paths), forward: Some(0), waiting: ByteCount::ZERO };
+            let traffic = Traffic { paths: Some(&paths), waiting: ByteCount::ZERO };
             self.server.handle_traffic(traffic, self.now);
             self.server.handle_timeout(self.now).unwrap();
-            self.client.handle_pose(Orientation::from_degrees(30.0, 10.0, 0.0), self.now);
-            self.client.handle_timeout(self.now);
+            self.client.handle_pose(Orientation::from_degrees(30.0, 10.0, 0.0), self.players());
+            self.client.handle_timeout(self.players());
         }
         panic!("the stream does not end");
     }
@@ -537,7 +557,7 @@ fn where_nothing_is_expected_the_background_is_tried() {
             path.delivered += 150;
         }
         let waiting = ByteCount::new(1);
-        server.handle_traffic(Traffic { paths: Some(paths), forward: None, waiting }, now);
+        server.handle_traffic(Traffic { paths: Some(paths), waiting }, now);
         server.handle_timeout(now).unwrap();
         now
     };

@@ -36,6 +36,9 @@ pub const MAX_SAMPLE_RATE: u32 = 96_000;
 /// The longest GoP of a live stream, and the shortest.
 pub const GOP_LENGTHS: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(60)];
 
+/// The most pictures of a GoP: 480 a second in the longest one.
+pub const MAX_GOP_FRAMES: u32 = 480 * GOP_LENGTHS[1].as_secs() as u32;
+
 /// The longest buffer of a player, and the shortest.
 pub const BUFFERS: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(60)];
 
@@ -87,7 +90,7 @@ pub struct Manifest {
     pub grid: Grid,
     /// How long a GoP plays.
     pub gop: Duration,
-    /// Pictures in a GoP.
+    /// Pictures in a GoP, 1 to [`MAX_GOP_FRAMES`].
     pub gop_frames: u32,
     /// How many GoPs come; 0 if nobody knows, as of a live source: then the end says it.
     pub gops: u32,
@@ -576,6 +579,9 @@ fn manifest(reader: &mut Reader<'_>) -> Result<Manifest, WireError> {
         return Err(reader.wrong("length of a GoP"));
     }
     let (gop_frames, gops) = (reader.u32()?, reader.u32()?);
+    if !(1..=MAX_GOP_FRAMES).contains(&gop_frames) {
+        return Err(reader.wrong("number of pictures in a GoP"));
+    }
     reader.count(gops as usize, "number of GoPs", MAX_GOPS)?;
     let concealment = usize::from(reader.u8()?);
     let concealment = Concealment::ALL.get(concealment).map(|(_, concealment)| *concealment);

@@ -91,19 +91,56 @@ impl LiveSound {
         heard.gops = later;
         let is_whole = heard.has_end || gop_of(heard.frames, plan, self.track) > gop;
         let (first, frames) = heard.gops.remove(&gop).filter(|_| is_whole)?;
-        // As much later as its pictures are.
-        let rate = plan.rate();
-        let moved = (u128::from(number) * u128::from(plan.gop_frames()))
-            .saturating_sub(u128::from(gop) * u128::from(plan.gop_frames()))
-            * u128::from(rate.denominator())
-            * u128::from(self.track.rate_hz)
-            / u128::from(rate.numerator());
-        let time = first * u64::from(FRAME_SAMPLES) + moved as u64;
+        // As much later as its pictures are; earlier, where GoPs of the source were left out.
+        let (rate, moved) = (plan.rate(), i128::from(number) - i128::from(gop));
+        let moved = moved
+            * i128::from(plan.gop_frames())
+            * i128::from(rate.denominator())
+            * i128::from(self.track.rate_hz)
+            / i128::from(rate.numerator());
+        let time = i128::from(first) * i128::from(FRAME_SAMPLES) + moved;
+        let time = u64::try_from(time).unwrap_or(0);
         let media = mp4::fragment(number + 1, time, FRAME_SAMPLES, &frames);
         Some(SoundSegment { init: heard.init.clone(), media })
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Heard> {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "test code")]
+
+    use super::*;
+
+    /// GoPs of a second.
+    const PLAN: &str = r#"{"format":"weftline-vr-1","source":"-","source_bytes":0,
+        "source_digest":"","width":64,"height":32,"columns":2,"rows":1,"qps":[30],
+        "fps_numerator":25,"fps_denominator":1,"gop_frames":25,"gops":0,"preset":"medium",
+        "ffmpeg":"5","complete":false}"#;
+
+    /// A GoP of the source may be the stream's of the same number, or of a later one after a gap; where GoPs were
+    /// left out at the start, of an earlier one. Its sound is always as far from its pictures.
+    #[test]
+    fn sound_keeps_its_distance_to_its_pictures_whichever_gop_of_the_stream_they_are() {
+        let plan: Description = serde_json::from_str(PLAN).unwrap();
+        let track = SoundTrack { rate_hz: 48_000, channels: 2 };
+        for (gop, number) in [(2, 2), (2, 5), (2, 0), (7, 3)] {
+            // Of its GoP the first frame that begins within it.
+            let first = (gop * 48_000_u64).div_ceil(FRAME_SAMPLES.into());
+            let heard = Heard {
+                init: vec![1],
+                gops: BTreeMap::from([(gop, (first, vec![vec![1], vec![2]]))]),
+                frames: first + 100,
+                has_end: false,
+            };
+            let sound = LiveSound { track, heard: Mutex::new(heard) };
+            let segment = sound.take(gop, number, &plan).unwrap();
+            let from_pictures = first * u64::from(FRAME_SAMPLES) - gop * 48_000;
+            let time = mp4::time(&segment.media).unwrap();
+            assert_eq!(time, u64::from(number) * 48_000 + from_pictures, "GoP {gop} as {number}");
+        }
     }
 }

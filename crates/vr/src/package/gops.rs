@@ -44,8 +44,8 @@ pub(super) fn missing(
     Ok(missing)
 }
 
-/// Whether a layer of a GoP has all that its record says. Removes what its decoders are set up from where that
-/// is not so.
+/// Whether a layer of a GoP has all that its record says. What its decoders are set up from all GoPs share: where
+/// that is missing or spoiled, the first that asks makes it anew, and it is removed.
 fn is_whole(
     record: &Record,
     layer: Layer,
@@ -53,15 +53,13 @@ fn is_whole(
     plan: &Description,
     seen: &mut BTreeSet<PathBuf>,
 ) -> Result<bool, VrError> {
-    if record.flaw(layer, dir, plan).is_some() {
-        return Ok(false);
-    }
     let inits = record.spoiled_inits(layer, dir, seen)?;
-    for init in inits.iter().map(|file| dir.join(file)) {
+    for init in inits.iter().map(|file| dir.join(file)).filter(|path| path.exists()) {
         // This GoP's encoding makes it anew, and all others are as they should be.
         fs::remove_file(&init).map_err(VrError::io("remove", &init))?;
     }
-    Ok(inits.is_empty() && record.spoiled(layer, dir)?.is_none())
+    let is_itself = inits.is_empty() && record.own_flaw(layer, dir, plan).is_none();
+    Ok(is_itself && record.spoiled(layer, dir)?.is_none())
 }
 
 /// Puts the segments of a GoP in their places, and then its record. What of it was not made anew stays.

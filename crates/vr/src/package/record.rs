@@ -96,8 +96,24 @@ impl Record {
         tiles.flat_map(|(tile, rungs)| rungs.iter().map(move |rung| (tile, rung)))
     }
 
-    /// What is wrong with the GoP's files of a layer, if anything is.
+    /// What is wrong with the GoP's files of a layer, or with those that its decoders are set up from, if
+    /// anything is.
     pub(crate) fn flaw(&self, layer: Layer, dir: &Path, package: &Description) -> Option<String> {
+        let missing = || {
+            let mut inits = self.rungs(layer).map(|(tile, rung)| layer.init(tile, rung.qp));
+            let init = inits.find(|init| !dir.join(init).is_file())?;
+            Some(format!("{} is missing", init.display()))
+        };
+        self.own_flaw(layer, dir, package).or_else(missing)
+    }
+
+    /// The same without the files that all GoPs share.
+    pub(crate) fn own_flaw(
+        &self,
+        layer: Layer,
+        dir: &Path,
+        package: &Description,
+    ) -> Option<String> {
         let qps = |rungs: &[RungRecord]| rungs.iter().map(|rung| rung.qp).collect::<Vec<_>>();
         let is_of_package = match layer {
             Layer::Tiles => {
@@ -116,10 +132,6 @@ impl Record {
                 let there = length.map_or("is missing".to_owned(), |n| format!("has {n} bytes"));
                 let (file, bytes) = (file.display(), rung.bytes);
                 return Some(format!("{file} {there} where {bytes} were written"));
-            }
-            let init = layer.init(tile, rung.qp);
-            if !dir.join(&init).is_file() {
-                return Some(format!("{} is missing", init.display()));
             }
         }
         None
@@ -143,8 +155,8 @@ impl Record {
         Ok(None)
     }
 
-    /// Which files that a layer's decoders are set up from have other bytes than were written with this GoP, but for
-    /// those in `seen`, which get all that were looked at.
+    /// Which files that a layer's decoders are set up from are missing or have other bytes than were written with
+    /// this GoP, but for those in `seen`, which get all that were looked at.
     pub(crate) fn spoiled_inits(
         &self,
         layer: Layer,
@@ -152,9 +164,14 @@ impl Record {
         seen: &mut BTreeSet<PathBuf>,
     ) -> Result<Vec<PathBuf>, VrError> {
         let mut spoiled = Vec::new();
-        for (tile, rung) in self.rungs(layer).filter(|(_, rung)| rung.init.is_some()) {
+        for (tile, rung) in self.rungs(layer) {
             let file = layer.init(tile, rung.qp);
-            if seen.insert(file.clone()) && differs(&dir.join(&file), rung.init)? {
+            let is_there = dir.join(&file).is_file();
+            let says = !is_there || rung.init.is_some();
+            if says
+                && seen.insert(file.clone())
+                && (!is_there || differs(&dir.join(&file), rung.init)?)
+            {
                 spoiled.push(file);
             }
         }

@@ -1,4 +1,5 @@
-//! What a directory is while the whole sphere is added to its package, or was not to the end.
+//! What a directory is while the whole sphere is added to its package, or was not to the end; and what of a package
+//! is to be made again.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 use weftline_video::live::Digest;
@@ -111,4 +112,34 @@ fn the_whole_sphere_gets_further_qps() {
     let package = Package::open(at).unwrap();
     package.verify().unwrap();
     assert_eq!(package.whole(), [(40, ByteCount::new(3), 1.0)]);
+}
+
+/// All GoPs share what a decoder is set up from: one of them makes it anew where it is lost or spoiled, and the
+/// others stay as they are.
+#[test]
+fn what_a_decoder_is_set_up_from_is_made_anew_with_one_gop() {
+    let mut plan = plan_of(&[], false);
+    plan.gops = 3;
+    let dir = packaged(&plan, &[]);
+    let at = dir.path();
+    for gop in 1..3 {
+        for tile in 0..2 {
+            fs::write(at.join(Layer::Tiles.segment(tile, 30, gop)), "abc").unwrap();
+        }
+        Record { gop, ..write_record(at, &[]) }.write(at).unwrap();
+    }
+    let wanted = || {
+        let wanted = missing(at, &plan, &LAYERS[..1]).unwrap();
+        wanted.into_iter().map(|wanted| wanted.gop).collect::<Vec<_>>()
+    };
+    assert_eq!(wanted(), [0_u32; 0]);
+    let init = at.join(Layer::Tiles.init(1, 30));
+    fs::write(&init, "xyz").unwrap();
+    assert_eq!(wanted(), [0], "its bytes are others");
+    assert!(!init.exists(), "so that it is written anew");
+    assert_eq!(wanted(), [0], "and so after an interruption");
+    // Two lost ones are one GoP, too, also if that is to be made anyway.
+    fs::remove_file(at.join(Layer::Tiles.init(0, 30))).unwrap();
+    fs::remove_file(at.join(Layer::Tiles.segment(0, 30, 0))).unwrap();
+    assert_eq!(wanted(), [0]);
 }

@@ -71,6 +71,18 @@ test("a message that is cut is an error and nothing else", async () => {
   }
 });
 
+test("a manifest of a GoP with more pictures than there may be is refused", async () => {
+  const bytes = await fixture("manifest.bin");
+  const of = (pictures) => {
+    const other = bytes.slice();
+    // Behind the type, the version, the frame, the grid and the length of a GoP.
+    new DataView(other.buffer).setUint32(1 + 2 + 8 + 2 + 8, pictures);
+    return wire.decode(other).manifest.pictures;
+  };
+  for (const fine of [1, 28_800]) assert.equal(of(fine), fine);
+  for (const wrong of [0, 28_801, 0xffff_ffff]) assert.throws(() => of(wrong), /out of range/);
+});
+
 test("a tile of a package becomes Annex B with its parameter sets, in the order of decoding", async () => {
   const how = setup(await fixture("tile-init.mp4"));
   assert.match(how.codec, /^avc1\.[0-9a-f]{6}$/);

@@ -154,6 +154,14 @@ impl Sender {
         matches!(self, Self::Stream(sender) if sender.written > 0)
     }
 
+    /// Gives messages whose deadline is later than `after` from now so much more time. The kernel knows no
+    /// deadlines.
+    pub(super) fn put_off(&self, after: Duration, by: Duration) {
+        if let Self::Messages(sender) = self {
+            sender.put_off(after, by);
+        }
+    }
+
     /// Bytes of messages that no path has been given.
     pub(super) fn unsent(&self) -> u64 {
         match self {

@@ -86,8 +86,9 @@ impl Places {
     }
 
     /// The task of a connection from `source` waits for its greeting. If too many do, the oldest of
-    /// the source with the most is put out: a flood from one address costs others nothing.
+    /// the source with the most is put out: a flood from one address, or one /64, costs others nothing.
     pub(super) fn wait(&self, source: IpAddr, task: AbortHandle, has_greeted: Arc<AtomicBool>) {
+        let source = network(source);
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.retain(|one| !one.task.is_finished() && !one.has_greeted.load(Ordering::Relaxed));
         waiting.push_back(Waiting { source, task, has_greeted });
@@ -247,6 +248,25 @@ mod tests {
         places.clear();
         settle().await;
         assert!(honest.is_finished());
+    }
+
+    /// A machine has all addresses of its /64: a flood from all of them is one.
+    #[tokio::test]
+    async fn a_crowd_of_one_network_puts_out_its_own() {
+        let places = Places::new(2, None);
+        // The last of all sources in their order, so that it would be taken among equals.
+        let wait = |source: &str| {
+            let (task, source) = (idle(), source.parse().unwrap());
+            places.wait(source, task.clone(), places.ticket(source).has_greeted());
+            task
+        };
+        let honest = wait("2001:db8:ffff::1");
+        let crowd: Vec<AbortHandle> =
+            (0..WAITING).map(|n| wait(&format!("2001:db8::{n:x}"))).collect();
+        settle().await;
+        assert!(!honest.is_finished());
+        let left = crowd.iter().filter(|task| !task.is_finished()).count();
+        assert_eq!((left, crowd[0].is_finished()), (WAITING - 1, true), "the oldest has gone");
     }
 
     #[tokio::test]

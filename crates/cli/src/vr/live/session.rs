@@ -306,6 +306,10 @@ impl Session<'_> {
 
     /// Queues what the state machine wants sent, without what is too late, and tells what it did.
     fn drain(&mut self, sender: &Sender) {
+        while let Some(put_off) = self.server.poll_put_off() {
+            self.queue.iter_mut().for_each(|outgoing| put_off.apply(outgoing));
+            sender.put_off(put_off.after.since(self.clock.now()), put_off.by);
+        }
         while let Some(outgoing) = self.server.poll_transmit() {
             self.queue.push_back(outgoing);
         }
@@ -431,7 +435,7 @@ impl Session<'_> {
         if let Some(control) = &self.control {
             self.server.handle_stats(&control.stats().session, waiting, now);
         } else {
-            let traffic = Traffic { paths: None, forward: None, waiting };
+            let traffic = Traffic { paths: None, waiting };
             self.server.handle_traffic(traffic, now);
         }
     }

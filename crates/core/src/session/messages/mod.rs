@@ -10,6 +10,7 @@ pub(super) mod outbox;
 mod tests;
 
 use std::fmt;
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -181,6 +182,16 @@ impl Session {
             self.after(now);
         }
         dropped
+    }
+
+    /// Gives all messages whose deadline is later than `after`, and has not passed, so much more time.
+    pub fn put_off(&mut self, after: Instant, by: Duration, now: Instant) {
+        let outbox = self.send.outbox.as_mut();
+        if outbox.is_some_and(|outbox| outbox.put_off(after, by)) {
+            // What could not be whole in time may be now.
+            self.wake_all();
+            self.after(now);
+        }
     }
 
     /// The next message that is there, or the next notice of a dropped one.

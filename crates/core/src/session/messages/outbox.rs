@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
+use std::time::Duration;
 
 use bytes::BytesMut;
 
@@ -297,6 +298,20 @@ impl Outbox {
             Outcome::Cancelled | Outcome::Expired => self.dropped += 1,
         }
         self.fates.push_back(MessageFate { id: MessageId(start), tag: message.tag, outcome });
+    }
+
+    /// Gives messages whose deadline is later than `after` so much more time. Whether there are any.
+    pub(in crate::session) fn put_off(&mut self, after: Instant, by: Duration) -> bool {
+        let later = self.deadlines.split_off(&(after, u64::MAX));
+        let any = !later.is_empty();
+        for (deadline, start) in later {
+            let deadline = deadline + by;
+            self.deadlines.insert((deadline, start));
+            if let Some(message) = self.open.get_mut(&start) {
+                message.deadline = Some(deadline);
+            }
+        }
+        any
     }
 
     /// Notes which messages are past their deadline now; returns all that are.

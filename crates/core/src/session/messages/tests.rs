@@ -303,6 +303,30 @@ fn a_deadline_drops_what_would_have_to_be_sent() {
     assert!(std::iter::from_fn(|| theirs.poll_message(at(41))).any(|got| got == expired));
 }
 
+/// Whoever waits for messages may find that there is more time, for those from some point on.
+#[test]
+fn deadlines_are_put_off() {
+    let mut session = session();
+    let soon = queue(&mut session, 100, Some(at(20)));
+    let later = queue(&mut session, 100, Some(at(21)));
+    let none = queue(&mut session, 100, None);
+    session.put_off(at(20), Duration::from_millis(30), at(1));
+    assert_eq!(session.poll_timeout(at(1)), Some(at(20)));
+    session.handle_timeout(at(40));
+    let dropped = |session: &Session| {
+        let outbox = session.send.outbox.as_ref().unwrap();
+        [soon, later, none].map(|id| outbox.range(id.0).is_none())
+    };
+    assert_eq!(dropped(&session), [true, false, false]);
+    session.put_off(Instant::ZERO, Duration::from_millis(10), at(40));
+    assert_eq!(session.poll_timeout(at(40)), Some(at(61)));
+    session.handle_timeout(at(61));
+    assert_eq!(dropped(&session), [true, true, false]);
+    // What is over is over.
+    session.put_off(Instant::ZERO, Duration::from_millis(10), at(61));
+    assert_eq!(dropped(&session), [true, true, false]);
+}
+
 #[test]
 fn past_its_deadline_nothing_is_sent_again() {
     for silent in [false, true] {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn manifest(gops: u32) -> Vec<u8> {
+pub(super) fn manifest(gops: u32) -> Vec<u8> {
     let manifest = Manifest {
         frame: FrameSize::new(256, 128).unwrap(),
         grid: Grid::new(4, 2).unwrap(),

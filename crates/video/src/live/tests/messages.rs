@@ -21,6 +21,27 @@ fn tags_are_tiles() {
     assert_eq!(TileId::from_tag(1 << 56), None);
 }
 
+/// A page makes room for each picture of a GoP.
+#[test]
+fn a_gop_has_no_more_pictures_than_it_may() {
+    let decoded = |gop_frames: u32| {
+        let mut bytes = hostile::manifest(0);
+        // Behind the type, the version, the frame, the grid and the length of a GoP.
+        bytes[21..25].copy_from_slice(&gop_frames.to_be_bytes());
+        Message::decode(&bytes).map(|message| match message {
+            Message::Manifest(manifest) => manifest.gop_frames,
+            other => panic!("{other:?}"),
+        })
+    };
+    for fine in [1, MAX_GOP_FRAMES] {
+        assert_eq!(decoded(fine), Ok(fine));
+    }
+    for wrong in [0, MAX_GOP_FRAMES + 1, u32::MAX] {
+        let error = decoded(wrong).unwrap_err().to_string();
+        assert!(error.contains("number of pictures in a GoP out of range"), "{error}");
+    }
+}
+
 fn rung() -> impl Strategy<Value = RungNotice> {
     (any::<u8>(), any::<u32>(), 0_f32..1e6).prop_map(|(qp, bytes, ws_mse)| RungNotice {
         qp,

@@ -7,6 +7,8 @@ export const CONCEALMENTS = ["grey", "last-received", "base-layer"] as const;
 export type Concealment = (typeof CONCEALMENTS)[number];
 
 const VERSION = 5;
+/** The most pictures of a GoP: 480 a second, for 60 s. */
+const MAX_PICTURES = 480 * 60;
 /** In the place of a tile's number: the sound of a GoP. */
 export const SOUND = 0xffff;
 /** In the place of a QP: nothing was there. */
@@ -168,7 +170,7 @@ function manifest(reader: Reader): Manifest {
   const gop = ms(reader.u64());
   const [pictures, gops] = [reader.u32(), reader.u32()];
   const concealment = CONCEALMENTS[reader.u8()];
-  if (!concealment || !columns || !rows || !pictures) throw new Error("the manifest has a value out of range");
+  if (!concealment || !columns || !rows || !pictures || pictures > MAX_PICTURES) throw new Error("the manifest has a value out of range");
   const scheme = text(reader.take(reader.u8()));
   const qps = [...reader.take(reader.u8())];
   // Channels and rate of the sound, which this page does not play.
