@@ -1,6 +1,7 @@
 """Sweeps: the same bytes wherever they run, resumed, interrupted, and what they get wrong."""
 
 import concurrent.futures
+import math
 import multiprocessing
 import os
 import pathlib
@@ -13,6 +14,14 @@ import polars
 import pytest
 
 import weftline as wl
+
+
+class Frame(dict[str, list[object]]):
+    """What a data frame of pandas looks like."""
+
+    @property
+    def columns(self) -> list[str]:
+        return list(self)
 
 
 def lines(directory: pathlib.Path) -> str:
@@ -142,6 +151,12 @@ def test_statistics_are_the_reports(sweep: wl.Sweep, tmp_path: pathlib.Path) -> 
     assert one["n"] == 3 and one["mean"] > 20 and one["half_width"] is not None
     assert "half_width" in str(by_loss)
     assert wl.ci95(results[:1], "goodput_mbps")[0]["half_width"] is None
+    # As pandas has a column in which one run has an error, and the others have none.
+    frame = Frame({name: results[name] for name in ("goodput_mbps", "scheme", "completed")})
+    frame["error"] = ["it stalled", *[math.nan] * 23]
+    frame["emulator.valid"] = [math.nan] * 24
+    counted = wl.ci95(frame, "goodput_mbps", by="scheme")
+    assert sum(row["n"] for row in counted) == 23
     for ratio in results.ratios():
         run = results[ratio["run"]]
         same = [one for one in results if (one["seed"], one["case"]) == (run["seed"], run["case"])]

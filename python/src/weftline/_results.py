@@ -169,7 +169,9 @@ def _counts(frame: Any, rows: int) -> list[bool]:
     counts = [True] * rows
     for name, good in (("completed", True), ("error", None), ("emulator.valid", True)):
         if name in there:
-            counts = [c and v in (None, good) for c, v in zip(counts, _column(frame, name))]
+            # What is not there is None, or in a frame of pandas not a number.
+            column = _column(frame, name)
+            counts = [c and (v is None or v != v or v == good) for c, v in zip(counts, column)]
     return counts
 
 
