@@ -66,6 +66,27 @@ def test_windows_are_what_was_asked(offered: wl.Scenario) -> None:
     assert observation[2] == pytest.approx(1.6) and observation[6] == pytest.approx(0.01)
 
 
+@pytest.mark.parametrize("packet_size", [1500, 600, 9000])
+def test_a_pace_is_of_the_segments_that_there_are(offered: wl.Scenario, packet_size: int) -> None:
+    env = CongestionEnv(offered.replace(packet_size=packet_size), scheme="min-rtt")
+    env.reset(seed=1)
+    still = numpy.zeros(4)
+    for _ in range(3):
+        env.step(still)
+    simulation, steered = env._running(), []
+
+    class Told:
+        segment_bytes = simulation.segment_bytes
+        steer = steered.append
+
+    env._simulation = Told  # type: ignore[assignment]
+    env._act(still)
+    # Headers of IP and TCP are 52 bytes.
+    assert simulation.segment_bytes == packet_size - 52
+    for (cwnd, pace), (_, srtt_s, *_) in zip(steered[0], simulation.observe()[4]):
+        assert pace == pytest.approx(cwnd * (packet_size - 52) * 8e-6 / srtt_s)
+
+
 def test_episodes_are_drawn_from_a_sweep(links: wl.Scenario) -> None:
     random = {"runs": 20, "seed": 1, "set": {"path.wifi.rate": {"from": "10Mbps", "to": "90Mbps"}}}
     sweep = wl.Sweep(links, scheme="earliest", random=random)

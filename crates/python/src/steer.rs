@@ -76,6 +76,12 @@ impl Simulation {
         Ok((seen.time.as_secs_f64(), seen.written, seen.delivered, oldest_s, paths))
     }
 
+    /// The payload of a full segment in bytes.
+    #[getter]
+    fn segment_bytes(&self) -> PyResult<u64> {
+        Ok(self.inner.lock().map_err(wrong)?.segment_bytes())
+    }
+
     /// Sets the share of each path, in whatever unit.
     fn split(&self, shares: Vec<f64>) -> PyResult<()> {
         let is_share = |share: &f64| share.is_finite() && *share >= 0.0;

@@ -7,6 +7,7 @@ use weftline_core::time::nanos;
 use weftline_scenario::{Congestion, Scenario, Scheme};
 
 use crate::SimError;
+use crate::build::mss;
 use crate::plan::Plan;
 use crate::record::{Outcome, check_live, of_run, outcome};
 use crate::world::World;
@@ -79,6 +80,11 @@ impl Simulation {
     /// The time since the workload began.
     pub fn time(&self) -> Duration {
         Duration::from_nanos(self.at_ns - self.began_ns)
+    }
+
+    /// The payload of a full segment in bytes, in which windows are counted.
+    pub const fn segment_bytes(&self) -> u64 {
+        mss(&self.world.plan)
     }
 
     pub(crate) const fn world(&self) -> &World {

@@ -187,13 +187,14 @@ class CongestionEnv(_Env):
 
     def _act(self, action: Action) -> None:
         seen = {place: path for place, path in enumerate(self._seen[4])}
+        segment_mb = self._running().segment_bytes * 8e-6
         windows = []
         for place, cwnd in enumerate(self._acted):
             cwnd = min(max(cwnd * 2 ** float(action[2 * place]), 1.0), self._MOST)
             self._acted[place] = cwnd
             srtt_s = seen[place][1] if place in seen else 0.0
-            # A segment has 1448 bytes of payload. Nothing is paced before the first round trip.
-            pace = cwnd * 1448 * 8e-6 / srtt_s * 2 ** float(action[2 * place + 1]) if srtt_s else 0.0
+            # Nothing is paced before the first round trip.
+            pace = cwnd * segment_mb / srtt_s * 2 ** float(action[2 * place + 1]) if srtt_s else 0.0
             windows.append((cwnd, min(pace, 1e6)))
         self._running().steer(windows)
 
