@@ -1,15 +1,25 @@
 """Schedulers and congestion controls of one's own: the same runs as Rust's, and what they get wrong."""
 
 import concurrent.futures
+import copy
+import fractions
 import functools
 import math
 import multiprocessing
+import os
 import pathlib
+import subprocess
+import sys
+import textwrap
+import threading
 import traceback
+import types
 
 import pytest
 
 import weftline as wl
+from weftline import _own, _weftline
+from weftline._own import digest_of
 
 
 class MinRtt(wl.Picker):
@@ -229,15 +239,98 @@ def test_a_sweep_has_classes(
 
 
 def test_another_version_of_a_class_is_another_scheme(links: wl.Scenario, tmp_path: pathlib.Path) -> None:
-    def version(source: str) -> type[wl.Picker]:
-        scope: dict[str, type[wl.Picker]] = {"Base": MinRtt}
-        exec(f"class Same(Base):\n    def pick(self, now, paths):\n        {source}", scope)
-        return scope["Same"]
+    def picks(source: str) -> type:
+        return version(f"class Same(MinRtt):\n    def pick(self, now, paths):\n        {source}")
 
-    first, second = version("return super(Same, self).pick(now, paths)"), version("return paths[0].index")
+    first, second = picks("return super(Same, self).pick(now, paths)"), picks("return paths[0].index")
     wl.Sweep(links, scheme=first).run(tmp_path)
     with pytest.raises(ValueError, match="is another sweep"):
         wl.Sweep(links, scheme=second).run(tmp_path)
+
+
+def version(source: str, **names: object) -> type:
+    """The class `Same` of a source, in a module of its own."""
+    scope: dict[str, object] = {"MinRtt": MinRtt, "functools": functools, **names}
+    exec(textwrap.dedent(source), scope)
+    return scope["Same"]  # type: ignore[return-value]
+
+
+_RULE = """
+    ALPHA = 0.5
+    def weight(path, by={by}):
+        return by
+    class Base(MinRtt):
+        bias = {bias}
+    def made(by):
+        class Same(Base):
+            order = {order}
+            def pick(self, now, paths, limit={limit}, *, most={most}):
+                return int(weight(paths[0]) + ALPHA + by + self.bias + self.late)
+            @property
+            def late(self):
+                return {late}
+        return Same
+    Same = made({cell})
+"""
+_VALUES = {"by": "1", "bias": "0", "order": "{'b', 'a', 'c'}", "limit": "2", "most": "3", "late": "4", "cell": "5"}
+
+
+@pytest.mark.parametrize("changed", [*_VALUES, "ALPHA"])
+def test_whatever_a_class_reaches_makes_another_version(changed: str) -> None:
+    text = _RULE.format(**_VALUES)
+    other = text.replace("0.5", "0.25") if changed == "ALPHA" else _RULE.format(**{**_VALUES, changed: "70"})
+    first, same, second = map(version, (text, text, other))
+    assert digest_of(first) == digest_of(same) != digest_of(second)
+
+
+def test_a_digest_is_the_same_in_every_process() -> None:
+    # Sets of texts have another order in each.
+    script = (f"import sys; sys.path.insert(0, {str(pathlib.Path(__file__).parent)!r})\n"
+              "import test_own as own\n"
+              "print(own.digest_of(own.version(own._RULE.format(**own._VALUES))), own.digest_of(own.Reno))")
+    said = {subprocess.run([sys.executable, "-c", script], env={**os.environ, "PYTHONHASHSEED": seed},
+                           check=True, capture_output=True, text=True).stdout for seed in ("1", "2")}
+    assert said == {f"{digest_of(version(_RULE.format(**_VALUES)))} {digest_of(Reno)}\n"}
+
+
+def test_what_reaches_something_of_the_user_s_is_told_by_it(tmp_path: pathlib.Path) -> None:
+    def with_helper(rule: str) -> type:
+        helper = types.ModuleType("helper")
+        exec(f"def rule(paths):\n    return {rule}", helper.__dict__)
+        return version("class Same(MinRtt):\n    def pick(self, now, paths):\n        return helper.rule(paths)",
+                       helper=helper)
+
+    assert digest_of(with_helper("0")) == digest_of(with_helper("0")) != digest_of(with_helper("1"))
+    # Of what is Python's or installed the name is enough, and an object is told by what it holds.
+    value = "class Same(MinRtt):\n    at = value\n    def pick(self, now, paths):\n        return math.floor(0)"
+    for one, other in ((fractions.Fraction(1, 2), fractions.Fraction(1, 3)), ([1, {2: 3}], [1, {2: 4}])):
+        digests = [digest_of(version(value, value=what, math=math)) for what in (one, copy.deepcopy(one), other)]
+        assert digests[0] == digests[1] != digests[2] and "-" not in digests[0]
+
+
+def test_what_cannot_be_digested_is_gone_on_with_by_no_other_process(
+    links: wl.Scenario, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locked = version("class Same(MinRtt):\n    lock = lock", lock=threading.Lock())
+    name = wl.run(links, locked).scheme
+    assert name == wl.run(links, locked).scheme and name.count("-") == 1
+    wl.Sweep(links, scheme=locked).run(tmp_path)
+    monkeypatch.setattr(_own, "_FRESH", "anew")
+    assert not _own.is_other(locked, name)
+    with pytest.raises(ValueError, match="is another sweep"):
+        wl.Sweep(links, scheme=locked).run(tmp_path)
+
+
+def test_a_name_stands_for_one_way_of_being_asked(links: wl.Scenario) -> None:
+    class Asked(Redundant):
+        by_segment = False
+
+    names = [wl.run(links, Asked).scheme]
+    Asked.by_segment = True
+    names.append(wl.run(links, Asked).scheme)
+    assert names[0] != names[1]
+    with pytest.raises(ValueError, match="has another by_segment in this process"):
+        _weftline.Part(names[0], "scheduler", Asked, by_segment=True)
 
 
 def test_an_exception_in_a_sweep_names_the_run_and_keeps_the_others(

@@ -59,7 +59,7 @@ impl Part {
         };
         match kind {
             Kind::Control(_) | Kind::Steered => know_control(&name),
-            _ => know_scheduler(&name, by_segment),
+            _ => know_scheduler(&name, by_segment)?,
         }
         Ok(Self { name, kind })
     }
@@ -71,13 +71,20 @@ impl Part {
 }
 
 /// Makes a scheduler's name known to the simulator, if it is new. What is known of a name stays for as
-/// long as the process does: names have the digest of what they stand for.
-fn know_scheduler(name: &str, by_segment: bool) {
+/// long as the process does: names have the digest of what they stand for. One that is asked at other
+/// times than what had its name before is refused.
+fn know_scheduler(name: &str, by_segment: bool) -> PyResult<()> {
     if Entry::find(name).is_err() {
         let entry = Entry::new(kept(name), "a class of Python's", make).in_simulator_only();
         let entry = if by_segment { entry.by_segment() } else { entry };
         // Another thread may have been before this one.
         let _ = scheduler::register(Box::leak(Box::new(entry)));
+    }
+    match Entry::find(name) {
+        Ok(known) if known.is_by_segment() == by_segment => Ok(()),
+        _ => Err(wrong(format!(
+            "'{name}' has another by_segment in this process; give one of the two another name"
+        ))),
     }
 }
 

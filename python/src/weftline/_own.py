@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import functools
-import hashlib
-import inspect
 import math
+import secrets
 import sys
-import types
 from collections.abc import Sequence
 from typing import Any
 
-from . import _weftline
+from . import _digest, _weftline
 
 
 class Picker:
@@ -128,24 +126,15 @@ SchemeLike = str | OwnScheme
 ControlLike = str | OwnControl
 
 
+# Stands for what cannot be digested: itself in this process, in no other one.
+_FRESH = secrets.token_hex(4)
+
+
 def digest_of(thing: type | functools.partial[Any]) -> str:
-    """The digest of a class's source, or of its code where there is none (typed at a prompt, or sent
-    from another process), and of the arguments that it was given."""
-    plain = _plain(thing)
-    try:
-        said = inspect.getsource(plain).encode()
-    except (OSError, TypeError):
-        functions = sorted((name, f) for name, f in vars(plain).items() if inspect.isfunction(f))
-        said = repr([(name, _code(f.__code__)) for name, f in functions]).encode()
-    if isinstance(thing, functools.partial):
-        said += repr((thing.args, sorted(thing.keywords.items()))).encode()
-    return hashlib.sha256(said).hexdigest()[:8]
-
-
-def _code(code: types.CodeType) -> tuple[Any, ...]:
-    """What a function does, without where it stands."""
-    constants = [_code(c) if isinstance(c, types.CodeType) else repr(c) for c in code.co_consts]
-    return code.co_code, code.co_names, constants
+    """The digest of what a class does, with the arguments that it was given. If it has something that
+    cannot be digested, such as a lock, or reaches for it, another one in each process."""
+    digest, is_whole = _digest.digest(thing, _plain(thing).__module__)
+    return digest if is_whole else f"{digest}-{_FRESH}"
 
 
 def name_of(thing: type | functools.partial[Any]) -> str:
@@ -162,7 +151,9 @@ def is_other(thing: type | functools.partial[Any], name: str) -> bool:
     found = sys.modules.get(plain.__module__)
     for step in plain.__qualname__.split("."):
         found = getattr(found, step, None)
-    return found is plain and not name.endswith(f"@{digest_of(thing)}")
+    # What each process makes of the rest tells nothing.
+    said, own = name.rpartition("@")[2], digest_of(thing)
+    return found is plain and said.partition("-")[0] != own.partition("-")[0]
 
 
 def scheme_part(scheme: SchemeLike, name: str | None = None) -> _weftline.Part | None:
