@@ -98,8 +98,8 @@ class _Digester:
         return _hash(what, *map(self.of, things))
 
     def _look_at(self, thing: object) -> bytes:
-        if type(thing) in (tuple, list):
-            return self._all(type(thing).__name__, thing)  # type: ignore[call-overload,no-any-return]
+        if isinstance(thing, (tuple, list)) and type(thing) in (tuple, list):
+            return self._all(type(thing).__name__, thing)
         if isinstance(thing, (set, frozenset)):
             return _hash(type(thing).__name__, *sorted(map(self.of, thing)))
         if type(thing) in (dict, types.MappingProxyType):
