@@ -124,7 +124,7 @@ impl Invites {
         for (family, is_ipv6) in [("IPv4", false), ("IPv6", true)] {
             let mut of = addresses.iter().filter(|address| address.is_ipv6() == is_ipv6).peekable();
             if of.peek().is_some() && of.all(|address| is_private(address.ip())) {
-                output::warn(&format!(
+                output::warn(format!(
                     "the invite names private addresses of {family} only; if clients come from outside, \
                      name the address they see with --public ADDR"
                 ));
