@@ -2,7 +2,10 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
 
 use crate::relay::Relay;
 use crate::{Place, World};
@@ -33,16 +36,42 @@ pub(crate) fn can_run() -> bool {
     false
 }
 
+/// One that says nothing for so long hangs, and is ended, so that what it has said is seen. Each of its own waits
+/// is shorter, and has a name.
+const SILENCE: Duration = Duration::from_secs(500);
+
+/// What a program says, line by line.
+fn lines(from: ChildStdout) -> Receiver<String> {
+    let (tell, lines) = channel();
+    thread::spawn(move || {
+        for line in BufReader::new(from).lines().map_while(Result::ok) {
+            if tell.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    lines
+}
+
 /// Runs a test in the browser and does what it asks for, until it ends, which must be good. Returns what it
 /// says.
 pub(crate) fn drive(script: &str, url: &str, mut act: impl FnMut(&str)) -> String {
-    // One that hangs is ended, so that what it has said is seen.
-    let mut command = Command::new("timeout");
-    command.args(["400", "node"]).args(script.split(' ')).arg(url).current_dir(ui());
+    let mut command = Command::new("node");
+    command.args(script.split(' ')).arg(url).current_dir(ui());
     let mut browser = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut answers = browser.stdin.take().unwrap();
     let mut said = String::new();
-    for line in BufReader::new(browser.stdout.take().unwrap()).lines().map_while(Result::ok) {
+    let lines = lines(browser.stdout.take().unwrap());
+    loop {
+        let line = match lines.recv_timeout(SILENCE) {
+            Ok(line) => line,
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => {
+                browser.kill().unwrap();
+                said += "it says nothing any more\n";
+                break;
+            }
+        };
         match line.strip_prefix("do: ") {
             Some(what) => {
                 act(what);
