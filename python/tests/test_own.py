@@ -308,6 +308,25 @@ def test_what_reaches_something_of_the_user_s_is_told_by_it(tmp_path: pathlib.Pa
         assert digests[0] == digests[1] != digests[2] and "-" not in digests[0]
 
 
+def test_a_class_that_keeps_what_it_sees_is_the_same_after_a_run(links: wl.Scenario) -> None:
+    # A module that is not there yet, too.
+    text = """
+class Same(MinRtt):
+    runs = 0
+    def pick(self, now, paths):
+        import colorsys
+        seen[now] = colorsys.ONE_THIRD
+        type(self).runs += 1
+        return super().pick(now, paths)
+"""
+    sys.modules.pop("colorsys", None)
+    one, other = version(text, seen={}), version(text, seen={})
+    name = wl.run(links, one).scheme
+    assert one.runs > 0 and "colorsys" in sys.modules  # type: ignore[attr-defined]
+    assert wl.run(links, one).scheme == name and not _own.is_other(one, name)
+    assert digest_of(other) == digest_of(one), "it has not run, and the module is there by now"
+
+
 def test_what_cannot_be_digested_is_gone_on_with_by_no_other_process(
     links: wl.Scenario, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -97,11 +97,19 @@ class _Digester:
     def _all(self, what: str, things: Iterable[object]) -> bytes:
         return _hash(what, *map(self.of, things))
 
+    def _alone(self, member: object) -> bytes:
+        """A member of a set: which comes first is by chance, and must not matter to the others."""
+        known = self._known.copy()
+        try:
+            return self.of(member)
+        finally:
+            self._known = known
+
     def _look_at(self, thing: object) -> bytes:
         if isinstance(thing, (tuple, list)) and type(thing) in (tuple, list):
             return self._all(type(thing).__name__, thing)
         if isinstance(thing, (set, frozenset)):
-            return _hash(type(thing).__name__, *sorted(map(self.of, thing)))
+            return _hash(type(thing).__name__, *sorted(map(self._alone, thing)))
         if type(thing) in (dict, types.MappingProxyType):
             pairs = thing.items()  # type: ignore[attr-defined]
             return self._all("dict", (part for pair in pairs for part in pair))
@@ -181,9 +189,12 @@ class _Digester:
         for name in sorted(_arguments(function.__code__, "IMPORT_NAME")):
             near = f"{there.get('__package__')}.{name}"
             module = sys.modules.get(name) or sys.modules.get(near)
-            if module is not None:
+            if not self._is_own(name if module is None else module.__name__):
+                # Whether it is there by now says nothing.
+                yield _hash(name, _hash("module", name))
+            elif module is not None:
                 yield _hash(name, self._found(module, names))
-            elif self._is_own(name):
+            else:
                 # It is not there yet, and nobody knows what it will be.
                 self.is_whole = False
 

@@ -6,6 +6,7 @@ import functools
 import math
 import secrets
 import sys
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -128,12 +129,20 @@ ControlLike = str | OwnControl
 
 # Stands for what cannot be digested: itself in this process, in no other one.
 _FRESH = secrets.token_hex(4)
+# The digests of classes, as they were when they were asked for first: what runs may change what they reach.
+_DIGESTS: weakref.WeakKeyDictionary[type, tuple[str, bool]] = weakref.WeakKeyDictionary()
 
 
 def digest_of(thing: type | functools.partial[Any]) -> str:
     """The digest of what a class does, with the arguments that it was given. If it has something that
-    cannot be digested, such as a lock, or reaches for it, another one in each process."""
-    digest, is_whole = _digest.digest(thing, _plain(thing).__module__)
+    cannot be digested, such as a lock, or reaches for it, another one in each process. It is of what the class
+    was when it was asked for first: one that is changed later has to be defined anew."""
+    plain = _plain(thing)
+    digest, is_whole = _DIGESTS.get(plain) or _DIGESTS.setdefault(plain, _digest.digest(plain, plain.__module__))
+    given = (thing.args, sorted(thing.keywords.items())) if isinstance(thing, functools.partial) else ()
+    # How it is asked is looked at each time, too.
+    digest, all_of_them = _digest.digest((digest, given, getattr(plain, "by_segment", None)), plain.__module__)
+    is_whole = is_whole and all_of_them
     return digest if is_whole else f"{digest}-{_FRESH}"
 
 
