@@ -104,8 +104,8 @@ impl ExitTable {
 /// A machine that has not been a router is none now, but for clients.
 fn between_others(batch: &mut Builder, table: Writer, gate: &Gate<'_>) {
     table.inner_chain(batch, UNFORWARDED);
-    let bridges = if gate.unforwarded.is_empty() { &[] } else { gate.bridges };
-    for bridge in bridges {
+    // Also where all is forwarded: something may not be later, by IPv6 that comes then.
+    for bridge in gate.bridges {
         table.rule(batch, "forward", |list| {
             list.name_is(IN_NAME, bridge);
             list.name_is(OUT_NAME, bridge);

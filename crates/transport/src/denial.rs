@@ -34,21 +34,21 @@ impl Denial {
         self.last().as_ref().is_some_and(|last| last.revision == revision)
     }
 
-    /// What the server said, if it is not to be asked again yet.
+    /// What the server said, if it is not to be asked again yet. When it is, whoever comes first asks, and the
+    /// others do not.
     ///
     /// # Errors
     /// That is the error.
     pub(crate) fn check(&self, revision: u64) -> Result<(), Error> {
-        match &*self.last() {
-            Some(last) if last.revision == revision && last.at.elapsed() < PAUSE => {
-                Err(Error::Refused {
-                    peer: last.peer,
-                    code: last.code,
-                    reason: last.reason.clone(),
-                })
-            }
-            _ => Ok(()),
+        let mut last = self.last();
+        let Some(last) = last.as_mut().filter(|last| last.revision == revision) else {
+            return Ok(());
+        };
+        if last.at.elapsed() >= PAUSE {
+            last.at = Instant::now();
+            return Ok(());
         }
+        Err(Error::Refused { peer: last.peer, code: last.code, reason: last.reason.clone() })
     }
 
     /// Notes what has come of a connection with these settings. Where the server was not reached nothing is
@@ -91,6 +91,7 @@ mod tests {
         assert!(!denial.holds(2) && denial.check(2).is_ok(), "with another token");
         tokio::time::advance(PAUSE).await;
         assert!(denial.holds(1) && denial.check(1).is_ok(), "it is asked again");
+        assert!(denial.check(1).is_err(), "by one");
         denial.note(1, &Err::<(), _>(Error::NoTrust));
         assert!(denial.holds(1), "nothing was heard");
         denial.note(1, &Ok(()));

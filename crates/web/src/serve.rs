@@ -244,14 +244,20 @@ async fn look(shared: Arc<Daemon>) {
     let mut rates = Rates::default();
     let mut told = tokio::time::Instant::now();
     let cost = if shared.source.has_own_clock() { 0 } else { COST };
+    let mut last = 0.0_f64;
     loop {
         let started = Looked::now();
         let looks = shared.source.looks();
         let seen = looks.into_iter().map(|look| {
             let at = look.at.map_or_else(
-                || (shared.clock)().saturating_sub(began).as_secs_f64() - look.age.as_secs_f64(),
+                || {
+                    let now = (shared.clock)().saturating_sub(began).as_secs_f64();
+                    // A program that stood still may say how it was before the last look.
+                    (now - look.age.as_secs_f64()).max(last)
+                },
                 |at| at.as_secs_f64(),
             );
+            last = at;
             (rates.sample(&look, at), look.events)
         });
         let seen: Vec<_> = seen.collect();

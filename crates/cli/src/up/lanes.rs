@@ -319,7 +319,7 @@ impl Keeper {
                 }
                 Err(why) => {
                     tracing::info!("lanes have to be agreed on again: {}", why.says);
-                    tokio::time::sleep(pause.after(&why)).await;
+                    self.rest(pause.after(&why)).await;
                     self.agree().await
                 }
             };
@@ -332,31 +332,39 @@ impl Keeper {
         agree(&self.client, offer).await
     }
 
+    /// Waits before the server is asked again, for less where links have changed: it may be reached by now.
+    async fn rest(&self, pause: Duration) {
+        tokio::time::sleep(RETRY).await;
+        tokio::select! {
+            () = tokio::time::sleep(pause.saturating_sub(RETRY)) => {}
+            () = self.changed.notified() => {}
+        }
+    }
+
     /// Another session than the one there is, once that has had no lane for so long; and how long that one is to
-    /// have. The one there is goes on meanwhile: the links may be back before the server answers.
+    /// have. The one there is goes on until the server answers, which ends it: a question is not taken back,
+    /// as neither might be left then.
     async fn successor(&self, mut patience: Duration) -> (Granted, Duration) {
         let mut lanes_up = self.lanes_up.clone();
+        let (mut wait, mut pause) = (patience, Pause::default());
         loop {
             // It ends with all else.
             if lanes_up.wait_for(|n| *n == 0).await.is_err() {
                 return std::future::pending().await;
             }
-            let agree = async {
-                tokio::time::sleep(patience).await;
-                let mut pause = Pause::default();
-                loop {
-                    match LaneControl::open(&self.client).await {
-                        Ok(granted) => return granted,
-                        Err(error) => tokio::time::sleep(pause.after(&error.into())).await,
-                    }
-                }
-            };
             tokio::select! {
-                granted = agree => {
+                () = tokio::time::sleep(wait) => {}
+                Ok(_) = lanes_up.wait_for(|n| *n > 0) => {
+                    (patience, wait, pause) = (AGREED_ANEW, AGREED_ANEW, Pause::default());
+                    continue;
+                }
+            }
+            match LaneControl::open(&self.client).await {
+                Ok(granted) => {
                     tracing::info!("lanes are agreed on anew, as no link carried UDP");
                     return (granted, (patience * 2).min(MOST_AGREED_ANEW));
                 }
-                Ok(_) = lanes_up.wait_for(|n| *n > 0) => patience = AGREED_ANEW,
+                Err(error) => wait = pause.after(&error.into()),
             }
         }
     }
@@ -484,8 +492,9 @@ impl Default for Pause {
 
 impl Pause {
     fn after(&mut self, why: &Why) -> Duration {
-        let pause = if why.is_unanswered { self.0.min(MOST_UNANSWERED) } else { self.0 };
-        self.0 = (self.0 * 2).min(MOST_RETRY);
+        let most = if why.is_unanswered { MOST_UNANSWERED } else { MOST_RETRY };
+        let pause = self.0.min(most);
+        self.0 = (pause * 2).min(most);
         pause
     }
 }
@@ -510,5 +519,11 @@ mod tests {
             reason: String::new(),
         };
         assert_eq!(pauses(busy), no);
+        // One that says no once it is back has been asked for the first time.
+        let mut pause = Pause::default();
+        for _ in 0..20 {
+            pause.after(&away().into());
+        }
+        assert_eq!(pause.after(&busy().into()), MOST_UNANSWERED);
     }
 }

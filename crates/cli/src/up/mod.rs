@@ -132,8 +132,13 @@ fn go(
         let portals = Portals::new();
         portals.answer(&life);
         let started = tokio::select! {
-            started = Up::start(args, &wish, strict, portals, files) => started?,
-            () = life.stopping() => return Ok(()),
+            started = Up::start(args, &wish, strict, portals.clone(), files) => started.map(Some),
+            () = life.stopping() => Ok(None),
+        };
+        let Ok(Some(started)) = started else {
+            // What a user has opened meanwhile.
+            tokio::task::block_in_place(|| portals.end());
+            return started.map(|_| ());
         };
         if wish.is_new {
             saved::keep(&wish.kept, &wish.invite.to_string())?;

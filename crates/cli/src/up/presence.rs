@@ -89,10 +89,17 @@ impl Watcher {
     /// Goes on until nothing is captured any more.
     pub(super) async fn watch(mut self) {
         let mut presence = Presence::new(Instant::now());
+        let mut was_denied = false;
         loop {
             // Lanes of a client that is let in no more may go on, but nothing else does.
             let has_lanes = self.lanes_up.as_ref().is_some_and(|up| *up.borrow() > 0);
-            let is_up = has_lanes && !self.client.is_denied();
+            let is_denied = self.client.is_denied();
+            let is_up = has_lanes && !is_denied;
+            if is_denied && !was_denied && has_lanes {
+                // It was there until then.
+                presence.note(true, Instant::now());
+            }
+            was_denied = is_denied;
             let mut ways = self.ways.clone();
             ways.mark_unchanged();
             let is_heard = is_up
@@ -135,7 +142,8 @@ impl Watcher {
             Ok(Ok(_)) => true,
             Ok(Err(error)) => {
                 tracing::debug!(%error, "the server does not answer as it should");
-                is_there(&error)
+                // It is busy with everybody at an address where too many tokens were wrong.
+                is_there(&error) && !self.client.is_denied()
             }
             Err(_) => false,
         }

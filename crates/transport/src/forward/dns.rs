@@ -2,8 +2,10 @@
 //! machine's resolvers answer them, as they do those that come by UDP over lanes. An answer that was cut there
 //! is asked for here.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
@@ -15,22 +17,68 @@ pub(super) const PORT: u16 = 53;
 /// How long a client may be silent, and a resolver.
 const IDLE: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(5);
+/// The longest question, in bytes: a name and some options.
+const LONGEST: usize = 4096;
+/// The most questions that wait for an answer, of all clients and of one.
+const MOST: usize = 64;
+const MOST_OF_ONE: usize = 8;
 /// The header of a message (RFC 1035 §4.1.1).
 const HEADER: usize = 12;
 /// Questions for all of a zone, or what has changed in it (RFC 1995, RFC 5936): what a resolver tells this
 /// machine of its zones is for nobody else.
 const TRANSFERS: [u16; 2] = [251, 252];
 
-/// Answers one question after another until the client has no more.
+/// The questions that wait for an answer, by client: each holds a connection to a resolver, which may take few.
+#[derive(Debug, Default)]
+pub(super) struct Waiting(Mutex<BTreeMap<String, usize>>);
+
+/// One of them, until it is dropped.
+struct Turn<'a> {
+    waiting: &'a Waiting,
+    client: &'a str,
+}
+
+impl Waiting {
+    /// A place for a question of a client, if there is one.
+    fn take<'a>(&'a self, client: &'a str) -> Option<Turn<'a>> {
+        let mut counts = self.counts();
+        let (all, own) = (counts.values().sum::<usize>(), counts.get(client).copied());
+        if all >= MOST || own.is_some_and(|own| own >= MOST_OF_ONE) {
+            return None;
+        }
+        *counts.entry(client.to_owned()).or_default() += 1;
+        Some(Turn { waiting: self, client })
+    }
+
+    fn counts(&self) -> MutexGuard<'_, BTreeMap<String, usize>> {
+        self.0.lock().expect("nothing here panics")
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut counts = self.waiting.counts();
+        if let Some(own) = counts.get_mut(self.client) {
+            *own -= 1;
+            if *own == 0 {
+                counts.remove(self.client);
+            }
+        }
+    }
+}
+
+/// Answers one question of a client after another until it has no more.
 ///
 /// # Errors
-/// When it is silent for too long, sends what is no question, or is gone.
+/// When it is silent for too long, sends what is no question, asks too much at once, or is gone.
 pub(super) async fn answer(
-    client: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    from: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    client: &str,
     resolvers: &[SocketAddr],
+    waiting: &Waiting,
 ) -> io::Result<()> {
     loop {
-        let question = match timeout(IDLE, read_message(client)).await {
+        let question = match timeout(IDLE, read_message(from, LONGEST)).await {
             Ok(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
             question => question??,
         };
@@ -38,8 +86,12 @@ pub(super) async fn answer(
             let message = "a message to DNS is not one question about a name";
             return Err(io::Error::new(io::ErrorKind::InvalidData, message));
         }
-        let answer = ask(resolvers, &question).await?;
-        timeout(IDLE, write_message(client, &answer)).await??;
+        let answer = {
+            let full = || io::Error::other("too many questions wait for an answer");
+            let _turn = waiting.take(client).ok_or_else(full)?;
+            ask(resolvers, &question).await?
+        };
+        timeout(IDLE, write_message(from, &answer)).await??;
     }
 }
 
@@ -50,7 +102,7 @@ async fn ask(resolvers: &[SocketAddr], question: &[u8]) -> io::Result<Vec<u8>> {
         let talk = async {
             let mut stream = TcpStream::connect(resolver).await?;
             write_message(&mut stream, question).await?;
-            read_message(&mut stream).await
+            read_message(&mut stream, usize::from(u16::MAX)).await
         };
         match timeout(PATIENCE, talk).await.unwrap_or_else(|late| Err(late.into())) {
             Ok(answer) if answer.get(..2) == question.get(..2) => return Ok(answer),
@@ -61,9 +113,14 @@ async fn ask(resolvers: &[SocketAddr], question: &[u8]) -> io::Result<Vec<u8>> {
     Err(failed)
 }
 
-/// A message behind its length.
-async fn read_message(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<u8>> {
-    let mut message = vec![0; usize::from(from.read_u16().await?)];
+/// A message of so many bytes at most, behind its length.
+async fn read_message(from: &mut (impl AsyncRead + Unpin), most: usize) -> io::Result<Vec<u8>> {
+    let length = usize::from(from.read_u16().await?);
+    if length > most {
+        let message = format!("a message to DNS has {length} bytes, more than {most}");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+    }
+    let mut message = vec![0; length];
     from.read_exact(&mut message).await?;
     Ok(message)
 }
@@ -131,13 +188,29 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_client_leaves_room_for_others() {
+        let waiting = Waiting::default();
+        let mut turns: Vec<_> = (0..MOST_OF_ONE).map(|_| waiting.take("a").unwrap()).collect();
+        assert!(waiting.take("a").is_none());
+        let names: Vec<_> = (1..MOST / MOST_OF_ONE).map(|n| format!("b{n}")).collect();
+        turns.extend(
+            names.iter().flat_map(|name| (0..MOST_OF_ONE).map(|_| waiting.take(name).unwrap())),
+        );
+        assert!(waiting.take("c").is_none(), "it is full");
+        turns.truncate(1);
+        assert!(waiting.take("a").is_some() && waiting.take("c").is_some());
+        drop(turns);
+        assert!(waiting.counts().is_empty());
+    }
+
     /// A resolver that answers each question with itself and these bytes.
     async fn resolver(more: &'static [u8]) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
-                let asked = read_message(&mut stream).await.unwrap();
+                let asked = read_message(&mut stream, LONGEST).await.unwrap();
                 write_message(&mut stream, &[&asked, more].concat()).await.unwrap();
             }
         });
@@ -152,10 +225,12 @@ mod tests {
         };
         let resolvers = [gone, resolver(&[7; 5000]).await];
         let (mut client, mut server) = tokio::io::duplex(64);
-        let serving = tokio::spawn(async move { answer(&mut server, &resolvers).await });
+        let serving = tokio::spawn(async move {
+            answer(&mut server, "client", &resolvers, &Waiting::default()).await
+        });
         for _ in 0..2 {
             write_message(&mut client, QUESTION).await.unwrap();
-            let answer = read_message(&mut client).await.unwrap();
+            let answer = read_message(&mut client, 65_535).await.unwrap();
             assert_eq!(
                 (answer.len(), &answer[..QUESTION.len()]),
                 (QUESTION.len() + 5000, QUESTION)
@@ -170,11 +245,13 @@ mod tests {
         let resolvers = [resolver(&[]).await];
         let (mut client, mut server) = tokio::io::duplex(64);
         write_message(&mut client, &of_type(252)).await.unwrap();
-        let refused = answer(&mut server, &resolvers).await.unwrap_err();
+        let refused =
+            answer(&mut server, "client", &resolvers, &Waiting::default()).await.unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::InvalidData);
         let (_client, mut server) = tokio::io::duplex(64);
         tokio::time::pause();
-        let silent = answer(&mut server, &resolvers).await.unwrap_err();
+        let silent =
+            answer(&mut server, "client", &resolvers, &Waiting::default()).await.unwrap_err();
         assert_eq!(silent.kind(), io::ErrorKind::TimedOut);
         let nobody = ask(&[], QUESTION).await.unwrap_err();
         assert!(nobody.to_string().contains("no resolver"));

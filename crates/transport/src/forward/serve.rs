@@ -58,7 +58,8 @@ pub async fn serve_with_lanes(
     stop: impl Future<Output = ()>,
     stop_now: impl Future<Output = ()>,
 ) {
-    let service = Arc::new(Service { target, host, pace: Pace::default() });
+    let service =
+        Arc::new(Service { target, host, pace: Pace::default(), dns: dns::Waiting::default() });
     let mut open = Open::new();
     tokio::pin!(stop);
     loop {
@@ -79,6 +80,8 @@ struct Service {
     target: Target,
     host: Option<Arc<dyn LaneHost>>,
     pace: Pace,
+    /// Questions to DNS by TCP.
+    dns: dns::Waiting,
 }
 
 async fn serve_one(
@@ -86,7 +89,7 @@ async fn serve_one(
     service: Arc<Service>,
     mut stage: watch::Receiver<Stage>,
 ) {
-    let Service { target, host, pace } = &*service;
+    let Service { target, host, pace, .. } = &*service;
     let peer = connection.peer_addr();
     let opening = tokio::select! {
         opening = Opening::read(&mut connection) => opening,
@@ -112,7 +115,7 @@ async fn serve_one(
         && address.port() == dns::PORT
         && matches!(egress.check(*address), Ok(Err(_)))
     {
-        return serve_dns(connection, pace, &host.resolvers(), stage).await;
+        return serve_dns(connection, &service, &host.resolvers(), stage).await;
     }
     let dialled = match &opening {
         Ok(opening) => {
@@ -159,17 +162,17 @@ async fn serve_one(
 /// Answers questions to DNS, until the client has no more or the server stops.
 async fn serve_dns(
     mut connection: Connection,
-    pace: &Pace,
+    service: &Service,
     resolvers: &[SocketAddr],
     mut stage: watch::Receiver<Stage>,
 ) {
     connection.set_label("to DNS");
-    let peer = connection.peer_addr();
-    if let Err(Refused { code, reason, .. }) = take_pace(&connection, pace) {
+    let (peer, client) = (connection.peer_addr(), client_of(&connection));
+    if let Err(Refused { code, reason, .. }) = take_pace(&connection, &service.pace) {
         connection.abort(code, &reason);
     } else {
         tokio::select! {
-            answered = dns::answer(&mut connection, resolvers) => match answered {
+            answered = dns::answer(&mut connection, &client, resolvers, &service.dns) => match answered {
                 Ok(()) => _ = connection.shutdown().await,
                 Err(error) => {
                     tracing::debug!("{peer}: a question to DNS by TCP has no answer: {error}");
@@ -186,12 +189,17 @@ async fn serve_dns(
 
 /// Counts a connection as its client's.
 fn take_pace(connection: &Connection, pace: &Pace) -> Result<(), Refused> {
-    let control = connection.control();
-    let of = control.client().map_or_else(|| control.peer_addr().ip().to_string(), str::to_owned);
+    let of = client_of(connection);
     match pace.take(&of, clock::now()) {
         Pass::Yes => Ok(()),
         Pass::No { is_news } => Err(Refused::pace(&of, is_news)),
     }
+}
+
+/// Whose a connection is: the client's name, or where it comes from.
+fn client_of(connection: &Connection) -> String {
+    let control = connection.control();
+    control.client().map_or_else(|| control.peer_addr().ip().to_string(), str::to_owned)
 }
 
 /// Why a target was not reached, and the code with which the client hears of it.
