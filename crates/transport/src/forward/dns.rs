@@ -190,10 +190,10 @@ mod tests {
 
     #[test]
     fn a_client_leaves_room_for_others() {
+        let names: Vec<_> = (1..MOST / MOST_OF_ONE).map(|n| format!("b{n}")).collect();
         let waiting = Waiting::default();
         let mut turns: Vec<_> = (0..MOST_OF_ONE).map(|_| waiting.take("a").unwrap()).collect();
         assert!(waiting.take("a").is_none());
-        let names: Vec<_> = (1..MOST / MOST_OF_ONE).map(|n| format!("b{n}")).collect();
         turns.extend(
             names.iter().flat_map(|name| (0..MOST_OF_ONE).map(|_| waiting.take(name).unwrap())),
         );
