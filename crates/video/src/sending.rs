@@ -45,8 +45,8 @@ pub(crate) struct Chances<'a> {
     pub(crate) truth: Option<&'a Throughput>,
 }
 
-/// A plan, the first pieces of which are a base layer: of the tiles that are most likely seen, as far as
-/// the paths carry it.
+/// A plan, the first pieces of which are a base layer: of the tiles that are most likely seen, as
+/// far as the paths carry it.
 #[derive(Clone, Debug)]
 pub(crate) struct Sending {
     pub(crate) plan: Plan,
@@ -228,8 +228,8 @@ mod tests {
     use super::*;
     use crate::ows::InOrder;
 
-    /// Of a base layer there is what the paths carry, of the tiles most likely seen. What is not in it loses
-    /// what its concealment loses, and may be in the plan like any other tile.
+    /// Of a base layer there is what the paths carry, of the tiles most likely seen. What is not in
+    /// it loses what its concealment loses, and may be in the plan like any other tile.
     #[test]
     fn a_base_layer_is_as_large_as_what_is_carried_and_begins_with_what_is_seen() {
         let bytes = ByteCount::new;
@@ -264,7 +264,8 @@ mod tests {
             two.rungs(4).into_iter().map(|[planned, base]| [planned, base].map(|r| r.is_some()));
         let [nothing, base] = [[false, false], [false, true]];
         assert_eq!(told.collect::<Vec<_>>(), [nothing, base, nothing, base]);
-        // A longer buffer brings more: what the base layer has not is in the plan, and worth more there.
+        // A longer buffer brings more: what the base layer has not is in the plan, and worth more
+        // there.
         let most = plan(1_250, 500, [0.1, 0.4, 0.2, 0.3]);
         assert_eq!(most.base, 2);
         let mut rest = sent(&most).split_off(2);

@@ -26,8 +26,8 @@ pub enum Concealment {
     /// The last picture of the tile that did arrive, as long as the table of concealments reaches
     /// back; grey before anything has.
     LastReceived,
-    /// The coarsest rung of every tile, sent before everything else, those most likely seen first, as far as
-    /// the paths carry it; grey where even that is late or left out.
+    /// The coarsest rung of every tile, sent before everything else, those most likely seen first,
+    /// as far as the paths carry it; grey where even that is late or left out.
     BaseLayer,
 }
 

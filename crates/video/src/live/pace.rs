@@ -1,8 +1,9 @@
 //! How a player's clock goes against its server's: by when GoPs are announced.
 //!
-//! Each announcement takes as long as the network makes it take, but the fastest of many takes about as long
-//! as the fastest of many others. What that is later each time, or sooner, is the clocks' doing: 50 millionths
-//! are 1.8 s in ten hours. A buffer would be gone by then, or that much longer.
+//! Each announcement takes as long as the network makes it take, but the fastest of many takes
+//! about as long as the fastest of many others. What that is later each time, or sooner, is the
+//! clocks' doing: 50 millionths are 1.8 s in ten hours. A buffer would be gone by then, or that
+//! much longer.
 
 use std::time::Duration;
 
@@ -11,8 +12,8 @@ use weftline_core::Instant;
 /// Announcements are compared by the fastest of so long a time, and of so many.
 const LOOKED_AT: Duration = Duration::from_secs(60);
 const LEAST_LOOKED_AT: u32 = 16;
-/// With each GoP what follows is moved by at most this part of one: 250 millionths. The clocks of two
-/// machines differ by 100 at most, and nobody sees a quarter of a millisecond in a second.
+/// With each GoP what follows is moved by at most this part of one: 250 millionths. The clocks of
+/// two machines differ by 100 at most, and nobody sees a quarter of a millisecond in a second.
 const PART: i64 = 4_000;
 
 /// See the module's documentation.
@@ -22,8 +23,8 @@ pub(super) struct Pace {
     gop: i64,
     /// When GoP 0 was announced, or would have been, in ns.
     announced: i64,
-    /// Since when announcements are compared, how many have come, and how much later than expected the
-    /// fastest was, in ns.
+    /// Since when announcements are compared, how many have come, and how much later than expected
+    /// the fastest was, in ns.
     since: Instant,
     count: u32,
     least: i64,
@@ -74,8 +75,8 @@ mod tests {
 
     const GOP: Duration = Duration::from_millis(500);
 
-    /// Of a player whose clock gains so many millionths on the server's, and a network: how much later GoPs
-    /// are shown in the end, and how much later they would have to be, in ms.
+    /// Of a player whose clock gains so many millionths on the server's, and a network: how much
+    /// later GoPs are shown in the end, and how much later they would have to be, in ms.
     fn follow(millionths: i64, gops: u32, way_ms: impl Fn(u32) -> u64) -> (f64, f64) {
         let theirs = |gop: u32| 1_000_000_000 + 500_000_000 * u64::from(gop);
         let ours = |at: u64| at.saturating_add_signed(at as i64 / 1_000_000 * millionths);

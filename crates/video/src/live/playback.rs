@@ -56,8 +56,8 @@ impl Playback {
         }
     }
 
-    /// GoPs are that long, and so many if that is known; nothing may be shown more than `most_behind`
-    /// after it was announced. Whether the buffer is within that.
+    /// GoPs are that long, and so many if that is known; nothing may be shown more than
+    /// `most_behind` after it was announced. Whether the buffer is within that.
     pub(super) fn handle_stream(
         &mut self,
         gop: Duration,
@@ -75,8 +75,8 @@ impl Playback {
         self.rebuffer.min(left)
     }
 
-    /// How long a picture has stood still that stands still since then: no longer than it may, however late
-    /// that is noticed.
+    /// How long a picture has stood still that stands still since then: no longer than it may,
+    /// however late that is noticed.
     fn stood(&self, stall: Stall, now: Instant) -> Duration {
         now.since(stall.since).min(self.patience())
     }
@@ -245,8 +245,8 @@ mod tests {
         assert!(playback.is_over());
     }
 
-    /// What stalls have used up of the time that a player may be behind is not used again, and one that is
-    /// noticed late takes no more than it may.
+    /// What stalls have used up of the time that a player may be behind is not used again, and one
+    /// that is noticed late takes no more than it may.
     #[test]
     fn a_picture_stands_still_for_no_longer_than_there_is_room() {
         let mut playback = Playback::new(Some(GOP), Duration::from_secs(2));

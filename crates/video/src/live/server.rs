@@ -365,8 +365,8 @@ impl Server {
         self.outgoing.pop_front()
     }
 
-    /// More time for what [`Self::poll_transmit`] has handed out before: to be asked for ahead of it, after each
-    /// message of the player.
+    /// More time for what [`Self::poll_transmit`] has handed out before: to be asked for ahead of
+    /// it, after each message of the player.
     pub fn poll_put_off(&mut self) -> Option<PutOff> {
         self.put_off.pop_front()
     }
@@ -502,7 +502,8 @@ impl Server {
         // The player has the manifest.
         player.is_ready = true;
         if !longer.is_zero() {
-            // What is to be shown later than now is shown so much later. What is waited for has all its time.
+            // What is to be shown later than now is shown so much later. What is waited for has all
+            // its time.
             let put_off = PutOff { after: now + player.rebuffer - longer, by: longer };
             self.outgoing.iter_mut().for_each(|outgoing| put_off.apply(outgoing));
             self.put_off.push_back(put_off);
@@ -593,8 +594,9 @@ impl Server {
             concealed: &concealed,
             expected,
             carried,
-            // Whatever the scheduler, paths take bytes of one message with a deadline at a time, in the plan's order
-            // (core/src/scheduler/bond/deadlines.rs): FBDT's windows go no further than its bounds.
+            // Whatever the scheduler, paths take bytes of one message with a deadline at a time, in
+            // the plan's order (core/src/scheduler/bond/deadlines.rs): FBDT's windows go no further
+            // than its bounds.
             delivery: &InOrder,
             truth: None,
         };

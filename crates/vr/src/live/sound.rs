@@ -121,8 +121,9 @@ mod tests {
         "fps_numerator":25,"fps_denominator":1,"gop_frames":25,"gops":0,"preset":"medium",
         "ffmpeg":"5","complete":false}"#;
 
-    /// A GoP of the source may be the stream's of the same number, or of a later one after a gap; where GoPs were
-    /// left out at the start, of an earlier one. Its sound is always as far from its pictures.
+    /// A GoP of the source may be the stream's of the same number, or of a later one after a gap;
+    /// where GoPs were left out at the start, of an earlier one. Its sound is always as far from
+    /// its pictures.
     #[test]
     fn sound_keeps_its_distance_to_its_pictures_whichever_gop_of_the_stream_they_are() {
         let plan: Description = serde_json::from_str(PLAN).unwrap();

@@ -44,8 +44,9 @@ pub(super) fn missing(
     Ok(missing)
 }
 
-/// Whether a layer of a GoP has all that its record says. What its decoders are set up from all GoPs share: where
-/// that is missing or spoiled, the first that asks makes it anew, and it is removed.
+/// Whether a layer of a GoP has all that its record says. What its decoders are set up from all
+/// GoPs share: where that is missing or spoiled, the first that asks makes it anew, and it is
+/// removed.
 fn is_whole(
     record: &Record,
     layer: Layer,

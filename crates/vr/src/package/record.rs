@@ -96,8 +96,8 @@ impl Record {
         tiles.flat_map(|(tile, rungs)| rungs.iter().map(move |rung| (tile, rung)))
     }
 
-    /// What is wrong with the GoP's files of a layer, or with those that its decoders are set up from, if
-    /// anything is.
+    /// What is wrong with the GoP's files of a layer, or with those that its decoders are set up
+    /// from, if anything is.
     pub(crate) fn flaw(&self, layer: Layer, dir: &Path, package: &Description) -> Option<String> {
         let missing = || {
             let mut inits = self.rungs(layer).map(|(tile, rung)| layer.init(tile, rung.qp));
@@ -155,8 +155,8 @@ impl Record {
         Ok(None)
     }
 
-    /// Which files that a layer's decoders are set up from are missing or have other bytes than were written with
-    /// this GoP, but for those in `seen`, which get all that were looked at.
+    /// Which files that a layer's decoders are set up from are missing or have other bytes than
+    /// were written with this GoP, but for those in `seen`, which get all that were looked at.
     pub(crate) fn spoiled_inits(
         &self,
         layer: Layer,

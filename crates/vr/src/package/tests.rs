@@ -1,5 +1,5 @@
-//! What a directory is while the whole sphere is added to its package, or was not to the end; and what of a package
-//! is to be made again.
+//! What a directory is while the whole sphere is added to its package, or was not to the end; and
+//! what of a package is to be made again.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 use weftline_video::live::Digest;
@@ -114,8 +114,8 @@ fn the_whole_sphere_gets_further_qps() {
     assert_eq!(package.whole(), [(40, ByteCount::new(3), 1.0)]);
 }
 
-/// All GoPs share what a decoder is set up from: one of them makes it anew where it is lost or spoiled, and the
-/// others stay as they are.
+/// All GoPs share what a decoder is set up from: one of them makes it anew where it is lost or
+/// spoiled, and the others stay as they are.
 #[test]
 fn what_a_decoder_is_set_up_from_is_made_anew_with_one_gop() {
     let mut plan = plan_of(&[], false);

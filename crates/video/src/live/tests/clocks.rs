@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Ten minutes over a network with which little of a buffer is left: what is lost to the player's clock is
-/// noticed there.
+/// Ten minutes over a network with which little of a buffer is left: what is lost to the player's
+/// clock is noticed there.
 #[test]
 fn a_clock_that_is_fast_does_not_use_up_the_buffer() {
     const GOPS: u32 = 1_200;

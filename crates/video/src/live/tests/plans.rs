@@ -17,8 +17,8 @@ fn begun(settings: ServerSettings, now: Instant) -> Server {
     server
 }
 
-/// Where messages have deadlines, each is whole before the paths take bytes of the next, in whichever
-/// direction the paths send: so no plan hangs on that.
+/// Where messages have deadlines, each is whole before the paths take bytes of the next, in
+/// whichever direction the paths send: so no plan hangs on that.
 #[test]
 fn a_plan_does_not_hang_on_which_path_sends_forward() {
     let plans = |forward: Option<PathId>| {
@@ -60,7 +60,8 @@ fn a_base_layer_over_thin_paths_is_of_what_is_looked_at() {
     settings.start = Bitrate::kbps(25);
     let mut server = begun(settings, Instant::from_millis(1_000));
     let planned = server.poll_event().unwrap();
-    // As many tiles as without a base layer: see `below_the_lowest_rungs_tiles_are_dropped_and_said`.
+    // As many tiles as without a base layer: see
+    // `below_the_lowest_rungs_tiles_are_dropped_and_said`.
     assert_eq!((planned.expected.as_u64(), planned.bytes.as_u64()), (1_562, 1_000));
     let outgoing: Vec<Outgoing> = std::iter::from_fn(|| server.poll_transmit()).collect();
     let tiles = outgoing.iter().filter_map(|outgoing| match outgoing {

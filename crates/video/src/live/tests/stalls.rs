@@ -37,8 +37,8 @@ fn only_gop(player: &mut Client, now: Instant) -> (Vec<u8>, Vec<(TileId, Vec<u8>
     (notice.expect("the GoP is announced"), tiles)
 }
 
-/// A timer comes up to a millisecond late, and a tile may come in between: the player waits for it, so it
-/// is not late, and the wait is over with it.
+/// A timer comes up to a millisecond late, and a tile may come in between: the player waits for it,
+/// so it is not late, and the wait is over with it.
 #[test]
 fn a_tile_that_comes_before_the_timer_is_what_is_waited_for() {
     let settings = ClientSettings { rebuffer: GOP * 4, ..ClientSettings::default() };
@@ -64,8 +64,8 @@ fn with_buffer(buffer: Duration) -> World {
     World::with(150, Concealment::Grey, player)
 }
 
-/// So many GoPs as a long buffer holds are kept: it is refused before the stream begins, and says which
-/// buffer is not.
+/// So many GoPs as a long buffer holds are kept: it is refused before the stream begins, and says
+/// which buffer is not.
 #[test]
 fn a_buffer_of_more_gops_than_are_kept_is_refused_before_the_stream_begins() {
     let mut world = with_buffer(MS * 30_600);
@@ -98,8 +98,8 @@ fn the_longest_buffer_holds_all_that_is_announced_meanwhile() {
     assert!(world.reports.iter().any(|report| report.arrived > 0));
 }
 
-/// Stalls put off all that follows, and the server goes on: they end when there is room for no more, and the
-/// stream does not.
+/// Stalls put off all that follows, and the server goes on: they end when there is room for no
+/// more, and the stream does not.
 #[test]
 fn stalls_end_where_no_more_gops_can_be_kept() {
     let rebuffer = Duration::from_secs(60);
@@ -117,8 +117,8 @@ fn stalls_end_where_no_more_gops_can_be_kept() {
     assert!(late().count() > 1 && late().all(|report| (10..90).contains(&report.gop)));
 }
 
-/// Tiles that were planned before the player stood still have the time that it stood still, but for those that
-/// it waits for, which have all of it, wherever they wait.
+/// Tiles that were planned before the player stood still have the time that it stood still, but for
+/// those that it waits for, which have all of it, wherever they wait.
 #[test]
 fn what_is_shown_later_has_more_time() {
     let mut server = Server::new(content(9), settings(Concealment::Grey));
@@ -134,7 +134,7 @@ fn what_is_shown_later_has_more_time() {
     let mut waiting: Vec<Outgoing> = std::iter::from_fn(|| server.poll_transmit()).collect();
     server.handle_timeout(began + GOP * 3).unwrap();
     assert_eq!(server.poll_put_off(), None);
-    // GoP 1 is due at the third, and the player has stood still for it since; then it stands still for GoP 2.
+    // GoP 1 is due after 1.5 s, and is waited for until 3 s; then GoP 2 is due, after 3.5 s.
     let stalls = [(MS * 100, MS * 1_610), (MS * 400, MS * 1_910), (MS * 1_500, MS * 3_010)];
     for (stalled, at) in stalls.into_iter().chain([(MS * 1_600, MS * 3_610)]) {
         server.handle_message(&report(stalled), began + at).unwrap();
