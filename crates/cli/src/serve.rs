@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
 use serde::Deserialize;
@@ -108,13 +109,15 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "SIZE", hide_short_help = true)]
     max_total_memory: Option<String>,
     /// Most connections at once; one client, and one address, may have a quarter of them
-    /// [default: 4096; 8192 with --internet, and half of them]
+    /// [default: 4096; 24576 with --internet, and half of them]
     #[arg(long, value_name = "N", hide_short_help = true)]
     max_connections: Option<NonZeroUsize>,
-    /// How long a connection lives without any path [default: 30s]
+    /// How long a connection lives without any path
+    /// [default: 30s; 15m with --internet, for laptops that sleep]
     #[arg(long, value_name = "DURATION", hide_short_help = true)]
     grace: Option<String>,
-    /// How long a connection lives when the other end does not answer any more [default: 45s]
+    /// How long a connection lives when the other end does not answer any more
+    /// [default: 45s; 15m with --internet]
     #[arg(long, value_name = "DURATION", hide_short_help = true)]
     idle_timeout: Option<String>,
     /// How long connections under way may go on after the first SIGTERM or SIGINT; a second one
@@ -393,6 +396,9 @@ impl ServeArgs {
             builder = builder.max_memory(parse_size("--max-memory", size)?);
         }
         builder = builder.limits(self.limits());
+        if self.internet {
+            builder = builder.grace(SLEEP).idle_timeout(SLEEP);
+        }
         if let Some(grace) = &self.grace {
             builder = builder.grace(parse_duration("--grace", grace)?);
         }
@@ -489,6 +495,11 @@ fn watcher(lanes: &Arc<Lanes>) -> LaneWatcher {
     let lanes = Arc::downgrade(lanes);
     Box::new(move || lanes.upgrade().map(|lanes| lanes.status()).unwrap_or_default())
 }
+
+/// How long a machine may sleep, or be away, without losing its connections: as long as they would
+/// wait for it without a server between them and it (tcp_retries2 of Linux, 924 s). Those of a
+/// machine that does not come back make room where others need it.
+const SLEEP: Duration = Duration::from_secs(15 * 60);
 
 /// Limits for clients each of which is a machine with all its programs: a page in a browser alone
 /// opens a hundred connections at once.

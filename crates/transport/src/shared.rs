@@ -339,15 +339,16 @@ impl Shared {
         self.has_answered.load(Ordering::Relaxed)
     }
 
-    /// Ends the connection, whose peer has not answered anything, so that another has its place and
-    /// its memory at once.
+    /// Ends the connection, whose peer does not answer, so that another has its place and its memory at
+    /// once.
     pub(crate) fn give_way(&self) {
         if self.has_panicked() {
             return;
         }
         self.with(|inner, now| {
-            let after = now.since(self.opened_at);
-            let (delivered, received) = (0, inner.session.received());
+            let after = now.since(inner.session.heard_at());
+            let stats = inner.session.stats();
+            let (delivered, received) = (stats.acknowledged, stats.delivered);
             let error = Error::PeerLost { after, delivered, received };
             inner.life.forgotten();
             inner.fail(error, RESET_ABANDONED, "the connection was not answered", now);
@@ -409,18 +410,35 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::checks::IDLE_TIMEOUT;
     use crate::memory::MemoryBudget;
+
+    fn opened() -> Arc<Shared> {
+        let lease = MemoryBudget::new(ByteCount::mib(64)).unwrap().connection(1 << 20).unwrap();
+        Shared::open(&SessionConfig::default(), Duration::ZERO, Arc::default(), lease)
+    }
+
+    /// A machine that sleeps has answered, and may never come back.
+    #[tokio::test]
+    async fn one_that_has_been_silent_for_long_makes_room_as_if_it_had_never_answered() {
+        let shared = opened();
+        let (heard_at, memory) = shared.unanswered(clock::now()).unwrap();
+        assert!(memory >= 1 << 20);
+        shared.has_answered.store(true, Ordering::Relaxed);
+        let after = |time| shared.unanswered(heard_at + time);
+        assert_eq!(after(IDLE_TIMEOUT - Duration::from_millis(1)), None);
+        assert_eq!(after(IDLE_TIMEOUT), Some((heard_at, memory)));
+    }
 
     #[tokio::test]
     async fn others_look_at_a_connection_that_has_panicked() {
-        let lease = MemoryBudget::new(ByteCount::mib(64)).unwrap().connection(1 << 20).unwrap();
-        let shared = Shared::open(&SessionConfig::default(), Duration::ZERO, Arc::default(), lease);
+        let shared = opened();
         let own = Arc::clone(&shared);
         let task = tokio::spawn(async move { own.with(|_, _| panic!("as it was told to")) });
         assert!(task.await.unwrap_err().is_panic());
         // As the server's tables do, which would go down with it.
         assert_eq!(shared.received(), 0);
-        assert!(shared.unanswered().is_some());
+        assert!(shared.unanswered(clock::now()).is_some());
         shared.abort(0, "revoked");
         shared.give_way();
     }

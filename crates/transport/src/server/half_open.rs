@@ -71,7 +71,8 @@ impl Tables {
     ) -> Result<Vec<Session>, usize> {
         let now = clock::now();
         if !self.half_open.is_current(now) {
-            self.half_open.look(self.sessions.values().filter_map(Session::unanswered), now);
+            let unanswered = self.sessions.values().filter_map(|session| session.unanswered(now));
+            self.half_open.look(unanswered, now);
         }
         let chosen = self.half_open.choose(needs, answer_time, now)?;
         Ok(chosen.into_iter().filter_map(|id| self.fail(id)).collect())

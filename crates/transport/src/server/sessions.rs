@@ -40,7 +40,7 @@ impl Tables {
     }
 
     pub(super) fn open(&mut self, session: Session) {
-        self.half_open.opened(|| session.unanswered());
+        self.half_open.opened(|now| session.unanswered(now));
         self.sessions.insert(session.keys.id, session);
     }
 
@@ -170,9 +170,9 @@ impl Session {
         (newest.number == number).then_some(newest)
     }
 
-    /// What it is to those that want its place, unless its client has answered.
-    pub(super) fn unanswered(&self) -> Option<(Unanswered, Arc<Shared>)> {
-        let (heard_at, memory) = self.shared.unanswered()?;
+    /// What it is to those that want its place, unless its client answers.
+    pub(super) fn unanswered(&self, now: Instant) -> Option<(Unanswered, Arc<Shared>)> {
+        let (heard_at, memory) = self.shared.unanswered(now)?;
         // Its first subflow comes to it right after it has been opened.
         let memory = memory + if self.paths.is_empty() { SUBFLOW } else { 0 };
         let (source, client, id) = (self.source, self.client.clone(), self.keys.id);

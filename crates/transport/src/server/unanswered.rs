@@ -1,5 +1,6 @@
 //! Which connections make room where a limit is reached or the memory used up: those whose client has not
-//! answered yet.
+//! answered yet, or has said nothing for so long that it may be gone (it may sleep as well, and
+//! finds its connections where there was room for them).
 //!
 //! Those that have been silent for long go first. A flood that goes on leaves none that is old, so
 //! those go as well, however young, of which a network has more than its part, and more than the
@@ -12,6 +13,7 @@ use std::time::Duration;
 
 use weftline_core::Instant;
 
+use crate::checks::IDLE_TIMEOUT;
 use crate::clock;
 use crate::handshake::SessionId;
 use crate::limits::{ClientId, Source};
@@ -83,7 +85,7 @@ impl<'a> Need<'a> {
     }
 }
 
-/// A connection whose client has not answered.
+/// A connection whose client has not answered, or not for long.
 pub(super) struct Unanswered {
     pub(super) source: Source,
     /// When something last came from it.
@@ -130,11 +132,15 @@ impl HalfOpen {
     }
 
     /// A connection has been opened.
-    pub(super) fn opened(&mut self, one: impl FnOnce() -> Option<(Unanswered, Arc<Shared>)>) {
-        if !self.is_current(clock::now()) {
+    pub(super) fn opened(
+        &mut self,
+        one: impl FnOnce(Instant) -> Option<(Unanswered, Arc<Shared>)>,
+    ) {
+        let now = clock::now();
+        if !self.is_current(now) {
             // Room is not short now. Nothing is kept of those that have gone meanwhile.
             *self = Self::default();
-        } else if let Some((one, shared)) = one() {
+        } else if let Some((one, shared)) = one(now) {
             let at = self.all.partition_point(|(other, _)| other.order() < one.order());
             self.all.insert(at, (one, shared));
         }
@@ -150,12 +156,15 @@ impl HalfOpen {
         answer_time: Duration,
         now: Instant,
     ) -> Result<BTreeSet<SessionId>, usize> {
-        self.all.retain(|(_, shared)| !shared.has_answered());
+        let is_silent = |one: &Unanswered| now.since(one.heard_at) >= IDLE_TIMEOUT;
+        // Whether one that was silent has been heard meanwhile is looked at when it is chosen: that
+        // takes its lock.
+        self.all.retain(|(one, shared)| is_silent(one) || !shared.has_answered());
         loop {
             let unanswered: Vec<&Unanswered> = self.all.iter().map(|(one, _)| one).collect();
             let is_old = |one: &Unanswered| now.since(one.heard_at) >= answer_time;
             let chosen = choose_all(&unanswered, needs, is_old)?;
-            if !self.hear(&chosen, is_old) {
+            if !self.hear(&chosen, is_old, now) {
                 return Ok(chosen);
             }
         }
@@ -163,14 +172,25 @@ impl HalfOpen {
 
     /// Looks again at those that are to make room because they are old. Returns whether any is not,
     /// as it has been heard meanwhile.
-    fn hear(&mut self, chosen: &BTreeSet<SessionId>, is_old: impl Fn(&Unanswered) -> bool) -> bool {
+    fn hear(
+        &mut self,
+        chosen: &BTreeSet<SessionId>,
+        is_old: impl Fn(&Unanswered) -> bool,
+        now: Instant,
+    ) -> bool {
         let mut is_any = false;
-        for (one, shared) in &mut self.all {
-            if is_old(one) && chosen.contains(&one.id) {
-                one.heard_at = shared.unanswered().map_or(one.heard_at, |(heard_at, _)| heard_at);
-                is_any |= !is_old(one);
+        self.all.retain_mut(|(one, shared)| {
+            if !is_old(one) || !chosen.contains(&one.id) {
+                return true;
             }
-        }
+            let Some((heard_at, _)) = shared.unanswered(now) else {
+                is_any = true;
+                return false;
+            };
+            one.heard_at = heard_at;
+            is_any |= !is_old(one);
+            true
+        });
         if is_any {
             self.all.sort_unstable_by_key(|(one, _)| one.order());
         }

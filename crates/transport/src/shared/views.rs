@@ -9,6 +9,7 @@ use weftline_core::{ByteCount, Instant, PathId};
 
 use super::{Inner, Shared};
 use crate::about::{About, ConnectionStatus, ConnectionWeave, WEAVE_STRETCHES};
+use crate::checks::IDLE_TIMEOUT;
 use crate::clock;
 
 impl Shared {
@@ -25,11 +26,13 @@ impl Shared {
         self.see(|inner| inner.session.received())
     }
 
-    /// When something last came from a peer that has never answered, and the memory promised to the
-    /// connection.
-    pub(crate) fn unanswered(&self) -> Option<(Instant, u64)> {
+    /// When something last came from a peer that has never answered, or not for [`IDLE_TIMEOUT`], and
+    /// the memory promised to the connection.
+    pub(crate) fn unanswered(&self, now: Instant) -> Option<(Instant, u64)> {
         let look = |inner: &Inner| (inner.session.heard_at(), inner.lease.held());
-        (!self.has_answered()).then(|| self.see(look))
+        let (heard_at, memory) = self.see(look);
+        let is_silent = now.since(heard_at) >= IDLE_TIMEOUT;
+        (is_silent || !self.has_answered()).then_some((heard_at, memory))
     }
 
     /// The session's counters, and the name of every path in them.
