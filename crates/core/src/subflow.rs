@@ -65,6 +65,9 @@ struct Stall {
     /// Whether it is so while TCP recovers from a timeout, whatever progress there is.
     is_by_timeout: bool,
     last_progress: Instant,
+    /// Since when its socket has had no room though none of its data are on their way: it is full of
+    /// control records, which a path that is cut does not take.
+    is_full_since: Option<Instant>,
 }
 
 /// Payload bytes that were on another subflow already.
@@ -120,7 +123,12 @@ impl Subflow {
             on: RangeSet::new(),
             repeated: Repeated::default(),
             reinjected: 0,
-            stall: Stall { is_silent: false, is_by_timeout: false, last_progress: now },
+            stall: Stall {
+                is_silent: false,
+                is_by_timeout: false,
+                last_progress: now,
+                is_full_since: None,
+            },
             pinged: None,
             chunk,
         }
@@ -180,9 +188,11 @@ impl Subflow {
         self.room
     }
 
-    /// Takes what the socket can take at present.
-    pub const fn set_room(&mut self, room: u64) {
+    /// Takes what the socket can take at present. Returns whether it is to be judged anew.
+    pub fn set_room(&mut self, room: u64) -> bool {
         self.room = room;
+        let was_full = self.stall.is_full_since.is_some();
+        self.flight.is_empty() && (room == 0) != was_full
     }
 
     /// Payload bytes given to the subflow.
@@ -226,7 +236,7 @@ impl Subflow {
         self.reinjected = offset;
     }
 
-    /// Whether it has data outstanding and makes no progress.
+    /// Whether it has data outstanding and makes no progress, or takes none.
     pub const fn is_silent(&self) -> bool {
         self.stall.is_silent
     }
@@ -412,21 +422,31 @@ impl Subflow {
 
     /// When the subflow will count as silent if it makes no progress until then.
     pub fn silent_at(&self) -> Option<Instant> {
-        if self.flight.is_empty() || self.stall.is_silent || self.stall.is_by_timeout {
+        if self.stall.is_silent || self.stall.is_by_timeout {
             return None;
         }
         let kernel = self.info.srtt + self.info.srtt / 2 + DEVIATIONS * self.info.rttvar;
+        let patience = SILENCE_FLOOR.max(kernel);
+        if self.flight.is_empty() {
+            return Some(self.stall.is_full_since? + patience);
+        }
         let ours = self.flight.delivery().late().unwrap_or(FIRST_DELIVERY);
-        Some(self.stall.last_progress + SILENCE_FLOOR.max(kernel).max(ours))
+        Some(self.stall.last_progress + patience.max(ours))
     }
 
-    /// Re-judges silence at `now`; `Some(silent)` when the judgement changed.
-    pub fn judge(&mut self, now: Instant) -> Option<bool> {
+    /// Re-judges silence at `now`, where data wait to be sent or not; `Some(silent)` when the judgement
+    /// changed.
+    pub fn judge(&mut self, waits: bool, now: Instant) -> Option<bool> {
+        let full_since = self.stall.is_full_since.or_else(|| waits.then_some(now));
+        let is_full = self.room == 0 && self.flight.is_empty();
+        self.stall.is_full_since = full_since.filter(|_| is_full);
         let silent = if self.stall.is_by_timeout {
             self.info.timed_out && !self.flight.is_empty()
+        } else if self.stall.is_silent && self.flight.is_empty() {
+            self.stall.is_full_since.is_some()
         } else if self.stall.is_silent {
             // Progress, or nothing left to wait for, ends silence.
-            !self.flight.is_empty() && now.since(self.stall.last_progress) >= SILENCE_FLOOR
+            now.since(self.stall.last_progress) >= SILENCE_FLOOR
         } else {
             self.silent_at().is_some_and(|at| at <= now)
         };

@@ -698,12 +698,12 @@ impl SendHalf {
 
     /// Re-judges which subflows are silent; returns those whose judgement changed.
     pub(super) fn judge(&mut self, now: Instant) -> Vec<(SubflowId, bool)> {
-        let mut changed = Vec::new();
+        let (mut changed, waits) = (Vec::new(), self.has_data_to_send());
         for subflow in &mut self.subflows {
             if subflow.outstanding() > 0 {
                 self.meters.entry(subflow.path()).or_default().delivered(0, true, now);
             }
-            changed.extend(subflow.judge(now).map(|silent| (subflow.id(), silent)));
+            changed.extend(subflow.judge(waits, now).map(|silent| (subflow.id(), silent)));
         }
         if !changed.is_empty() {
             self.forget_reinjected();

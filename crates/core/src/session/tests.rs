@@ -1,6 +1,7 @@
 //! What a session refuses from a peer that breaks the protocol, and how it answers.
 
 mod acks;
+mod full;
 mod memory;
 mod schedulers;
 mod weave;

@@ -19,7 +19,8 @@ impl Session {
     pub fn handle_room(&mut self, id: SubflowId, room: u64) {
         let queued = self.control.get(&id).map_or(0, |control| control.queued);
         if let Some(index) = self.send.index(id) {
-            self.send.subflows[index].set_room(room.saturating_sub(queued));
+            let room = room.saturating_sub(queued);
+            self.judge_due |= self.send.subflows[index].set_room(room);
         }
     }
 

@@ -351,6 +351,7 @@ impl<'a> World<'a> {
         let Some(node) = self.node(end) else { return false };
         node.session.handle_path_info(subflow, info);
         // A socket that is full takes nothing, not even control records.
+        node.session.handle_room(subflow, room);
         let records = if room > 0 { node.transmit(subflow, room, now) } else { Vec::new() };
         if !records.is_empty() {
             let rests = node.subs.get_mut(&subflow).is_some_and(|s| std::mem::take(&mut s.rests));

@@ -289,7 +289,7 @@ impl Bench {
     /// Lets the subflow fall silent: time passes while it has data outstanding.
     pub(super) fn silence(&mut self, index: usize) {
         self.now += Duration::from_secs(10);
-        assert_eq!(self.subflows[index].judge(self.now), Some(true), "nothing outstanding");
+        assert_eq!(self.subflows[index].judge(false, self.now), Some(true), "nothing outstanding");
     }
 }
 
