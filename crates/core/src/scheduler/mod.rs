@@ -180,12 +180,17 @@ fn find(subflows: &[Subflow], id: SubflowId) -> Option<usize> {
     subflows.iter().position(|subflow| subflow.id() == id)
 }
 
-/// What a silent subflow holds, to the first that has room and can carry it: what schedulers answer
-/// before they look at new bytes.
+/// What a silent subflow holds, to the one that has it there first, of those that have room and can carry
+/// it: what schedulers answer before they look at new bytes.
 pub fn reinject(view: &SendView<'_>) -> Option<Assignment> {
     if !view.subflows.iter().any(Subflow::is_silent) {
         return None;
     }
-    let mut all = view.with_room();
-    all.find_map(|subflow| Some(Assignment { subflow, range: view.silent_range(subflow)? }))
+    let can = view.with_room();
+    let can =
+        can.filter_map(|subflow| Some(Assignment { subflow, range: view.silent_range(subflow)? }));
+    can.min_by_key(|one| {
+        let bytes = one.range.end - one.range.start;
+        view.arrival(&view.subflows[one.subflow], bytes)
+    })
 }
