@@ -5,12 +5,14 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+
+use crate::race::{race, was_tried};
 
 /// The port of DNS.
 pub(super) const PORT: u16 = 53;
@@ -95,22 +97,30 @@ pub(super) async fn answer(
     }
 }
 
-/// The answer of the first resolver that gives one.
+/// The answer of the first resolver that gives one. One that says nothing is not waited for: who asks
+/// has no more patience than we have.
 async fn ask(resolvers: &[SocketAddr], question: &[u8]) -> io::Result<Vec<u8>> {
-    let mut failed = io::Error::other("this machine has no resolver");
-    for resolver in resolvers {
-        let talk = async {
-            let mut stream = TcpStream::connect(resolver).await?;
-            write_message(&mut stream, question).await?;
-            read_message(&mut stream, usize::from(u16::MAX)).await
-        };
-        match timeout(PATIENCE, talk).await.unwrap_or_else(|late| Err(late.into())) {
-            Ok(answer) if answer.get(..2) == question.get(..2) => return Ok(answer),
-            Ok(_) => failed = io::Error::other("a resolver answers something else"),
-            Err(error) => failed = error,
+    let question: Arc<[u8]> = question.into();
+    let talk = |resolver| {
+        let question = Arc::clone(&question);
+        async move {
+            timeout(PATIENCE, ask_one(resolver, &question))
+                .await
+                .unwrap_or_else(|late| Err(late.into()))
         }
+    };
+    let none = || Err(io::Error::other("this machine has no resolver"));
+    race(resolvers.to_vec(), talk, |error| was_tried(error.kind())).await.unwrap_or_else(none)
+}
+
+async fn ask_one(resolver: SocketAddr, question: &[u8]) -> io::Result<Vec<u8>> {
+    let mut stream = TcpStream::connect(resolver).await?;
+    write_message(&mut stream, question).await?;
+    let answer = read_message(&mut stream, usize::from(u16::MAX)).await?;
+    match answer.get(..2) == question.get(..2) {
+        true => Ok(answer),
+        false => Err(io::Error::other("a resolver answers something else")),
     }
-    Err(failed)
 }
 
 /// A message of so many bytes at most, behind its length.
@@ -157,6 +167,8 @@ fn type_of(message: &[u8]) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use tokio::net::TcpListener;
+
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::*;
 
@@ -215,6 +227,32 @@ mod tests {
             }
         });
         address
+    }
+
+    /// Of two resolvers the first takes questions and says nothing.
+    #[tokio::test]
+    async fn a_resolver_that_says_nothing_is_not_waited_for() {
+        let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let silent_at = silent.local_addr().unwrap();
+        let is_asked = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&is_asked);
+        tokio::spawn(async move {
+            let (mut stream, _) = silent.accept().await.unwrap();
+            seen.store(true, Ordering::SeqCst);
+            let _ = stream.read_to_end(&mut Vec::new()).await;
+            seen.store(false, Ordering::SeqCst);
+        });
+        let second = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let resolvers = [silent_at, second.local_addr().unwrap()];
+        let asking = tokio::spawn(async move { ask(&resolvers, QUESTION).await });
+        let (mut stream, _) = second.accept().await.unwrap();
+        let question = read_message(&mut stream, LONGEST).await.unwrap();
+        assert!(
+            is_asked.load(Ordering::SeqCst),
+            "the first one was given up before the second was asked"
+        );
+        write_message(&mut stream, &question).await.unwrap();
+        assert_eq!(asking.await.unwrap().unwrap(), QUESTION);
     }
 
     #[tokio::test]
