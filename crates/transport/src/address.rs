@@ -79,21 +79,27 @@ impl ServerAddr {
         bind: &Bind,
         limit: Duration,
     ) -> Result<Vec<SocketAddr>, Error> {
-        if let Ok(ip) = self.host.parse::<IpAddr>() {
-            return Ok(vec![SocketAddr::new(ip, self.port)]);
-        }
         let failed = |reason: String| Error::Resolve { name: self.host.clone(), reason };
+        let family = match bind {
+            Bind::Address(address) => Some(address.is_ipv4()),
+            Bind::Any | Bind::Interface(_) => None,
+        };
+        let fits = |address: &IpAddr| family.is_none_or(|v4| address.is_ipv4() == v4);
+        if let Ok(ip) = self.host.parse::<IpAddr>() {
+            return match fits(&ip) {
+                true => Ok(vec![SocketAddr::new(ip, self.port)]),
+                false => Err(Error::Invalid(format!(
+                    "the server {ip} cannot be reached from {bind}, an address of the other family; \
+                     give the path an address of the server's, or its interface"
+                ))),
+            };
+        }
         let lookup = tokio::net::lookup_host((self.host.as_str(), self.port));
         let found = tokio::time::timeout(limit, lookup)
             .await
             .map_err(|_| failed(format!("no answer within {limit:?}")))?
             .map_err(|error| failed(error.to_string()))?;
-        let family = match bind {
-            Bind::Address(address) => Some(address.is_ipv4()),
-            Bind::Any | Bind::Interface(_) => None,
-        };
-        let found = found.filter(|address| family.is_none_or(|v4| address.is_ipv4() == v4));
-        match take_turns(found) {
+        match take_turns(found.filter(|address| fits(&address.ip()))) {
             none if none.is_empty() => {
                 Err(failed(format!("no address that can be reached from {bind}")))
             }
@@ -155,6 +161,11 @@ mod tests {
         assert!(!found.is_empty() && found.iter().all(SocketAddr::is_ipv4));
         let unknown: ServerAddr = "no-such-host.invalid:1".parse().unwrap();
         assert!(matches!(unknown.resolve(&Bind::Any, limit).await, Err(Error::Resolve { .. })));
+        let literal: ServerAddr = "192.0.2.1:7".parse().unwrap();
+        assert!(literal.resolve(&v4, limit).await.is_ok());
+        let v6 = Bind::Address("fd00::7".parse().unwrap());
+        let said = literal.resolve(&v6, limit).await.unwrap_err().to_string();
+        assert!(said.contains("192.0.2.1") && said.contains("other family"), "{said}");
     }
 
     #[test]

@@ -244,9 +244,10 @@ fn bind_socket(socket: &Socket, bind: &Bind, server: SocketAddr) -> Result<(), E
 }
 
 fn bind_address(socket: &Socket, address: IpAddr) -> Result<(), Error> {
-    socket
-        .bind(&SocketAddr::new(address, 0).into())
-        .map_err(|_| Error::UnknownAddress { address, known: addresses() })
+    socket.bind(&SocketAddr::new(address, 0).into()).map_err(|error| match error.kind() {
+        io::ErrorKind::AddrNotAvailable => Error::UnknownAddress { address, known: addresses() },
+        _ => Error::Socket(error),
+    })
 }
 
 /// The address of `interface` to reach `server` from: the same family, link-local last.
