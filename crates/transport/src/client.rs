@@ -97,7 +97,7 @@ impl Client {
         let revision = self.revision();
         self.denial.check(revision)?;
         let connected = self.connect().await;
-        self.denial.note(revision, &connected);
+        self.denial.note(revision, &connected.as_ref().map(|_| ()));
         connected
     }
 
@@ -108,8 +108,17 @@ impl Client {
 
     /// As [`open`](Self::open), in the way of [`connect_again`](Self::connect_again).
     pub(crate) async fn open_again(&self) -> Result<Connection, Error> {
-        self.denial.check(self.revision())?;
-        self.open().await
+        let revision = self.revision();
+        self.denial.check(revision)?;
+        let connection = self.open().await?;
+        // The answer is yet to come.
+        let (control, denial) = (connection.control(), Arc::clone(&self.denial));
+        tokio::spawn(async move {
+            if let Err(error) = control.established().await {
+                denial.note(revision, &Err::<(), _>(&*error));
+            }
+        });
+        Ok(connection)
     }
 
     /// As [`connect`](Self::connect), a round trip sooner: returns when the server has been reached

@@ -53,7 +53,7 @@ impl Denial {
 
     /// Notes what has come of a connection with these settings. Where the server was not reached nothing is
     /// known that was not before.
-    pub(crate) fn note<T>(&self, revision: u64, result: &Result<T, Error>) {
+    pub(crate) fn note(&self, revision: u64, result: &Result<(), &Error>) {
         let last = match result {
             Ok(_) => None,
             Err(Error::Refused { peer, code, reason }) if [TOKEN, EXPIRED].contains(code) => {
@@ -75,24 +75,24 @@ mod tests {
     use super::*;
     use crate::refusal::BUSY;
 
-    fn refused(code: u64) -> Result<(), Error> {
+    fn refused(code: u64) -> Error {
         let peer = ([192, 0, 2, 1], 4433).into();
-        Err(Error::Refused { peer, code, reason: "no such token".to_owned() })
+        Error::Refused { peer, code, reason: "no such token".to_owned() }
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_server_that_does_not_let_the_client_in_is_asked_seldom_until_it_does() {
         let denial = Denial::default();
-        denial.note(1, &refused(BUSY));
+        denial.note(1, &Err(&refused(BUSY)));
         assert!(!denial.holds(1) && denial.check(1).is_ok());
-        denial.note(1, &refused(TOKEN));
+        denial.note(1, &Err(&refused(TOKEN)));
         let said = denial.check(1).unwrap_err();
         assert!(said.to_string().contains("no such token"), "{said}");
         assert!(!denial.holds(2) && denial.check(2).is_ok(), "with another token");
         tokio::time::advance(PAUSE).await;
         assert!(denial.holds(1) && denial.check(1).is_ok(), "it is asked again");
         assert!(denial.check(1).is_err(), "by one");
-        denial.note(1, &Err::<(), _>(Error::NoTrust));
+        denial.note(1, &Err(&Error::NoTrust));
         assert!(denial.holds(1), "nothing was heard");
         denial.note(1, &Ok(()));
         assert!(!denial.holds(1));
