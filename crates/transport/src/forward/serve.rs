@@ -107,8 +107,7 @@ async fn serve_one(
         if let Err(error) = InternetOffer::write(&mut connection, host.is_some()).await {
             tracing::debug!("{peer}: asked what is offered, and left: {error}");
         }
-        let _ = connection.closed().await;
-        return;
+        return closed_or_over(&mut connection, &mut stage).await;
     }
     if let (Ok(Opening::Address(address)), Target::Internet(egress), Some(host)) =
         (&opening, target, host)
@@ -184,7 +183,20 @@ async fn serve_dns(
             }
         }
     }
-    let _ = connection.closed().await;
+    closed_or_over(&mut connection, &mut stage).await;
+}
+
+/// Waits until a connection is closed, which its client may have forgotten or sleep over, but no longer
+/// than the server runs.
+async fn closed_or_over(connection: &mut Connection, stage: &mut watch::Receiver<Stage>) {
+    let over = tokio::select! {
+        _ = connection.closed() => false,
+        () = reached(stage, Stage::Over) => true,
+    };
+    if over {
+        connection.abort(RESET_SHUTDOWN, SHUTTING_DOWN);
+        let _ = connection.closed().await;
+    }
 }
 
 /// Counts a connection as its client's.
