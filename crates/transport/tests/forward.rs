@@ -142,3 +142,48 @@ async fn a_server_that_closes_resets_what_nobody_accepted() {
     })
     .await;
 }
+
+/// A service that answers a request before it has read all of it, and closes: its kernel resets the
+/// connection then, as what came is not read.
+async fn refusing(answer: &'static [u8]) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            stream.read_exact(&mut [0; 100]).await.unwrap();
+            stream.write_all(answer).await.unwrap();
+        }
+    });
+    address
+}
+
+/// As without us: what was said before the reset is read before it, and no end is made of it.
+#[tokio::test]
+async fn a_reset_does_not_overtake_what_a_target_has_said() {
+    const ANSWER: &[u8] = &[7; 20_000];
+    patiently(async {
+        let (server, client) = server_and_client(Security::Tls);
+        let target = Target::Fixed(refusing(ANSWER).await.into());
+        tokio::spawn(weftline::serve(server, target, pending(), pending()));
+        let (client, any) = (client.build().unwrap(), "127.0.0.1:0".parse().unwrap());
+        let forwarder = Forwarder::bind(client, any, LocalService::Forward, 1).await.unwrap();
+        let proxy = forwarder.local_addr();
+        tokio::spawn(forwarder.run(pending(), pending()));
+        for round in 0..20 {
+            let program = TcpStream::connect(proxy).await.unwrap();
+            let (mut from, mut to) = program.into_split();
+            // More than anybody reads; it fails where the target's reset comes first.
+            let sending = tokio::spawn(async move {
+                let _ = to.write_all(&[1; 4 << 20]).await;
+                to
+            });
+            let mut heard = Vec::new();
+            let ended = from.read_to_end(&mut heard).await;
+            assert_eq!(heard.len(), ANSWER.len(), "round {round}: {ended:?}");
+            assert!(ended.is_err(), "round {round}: half an answer would look like a whole one");
+            drop(sending.await.unwrap());
+        }
+    })
+    .await;
+}

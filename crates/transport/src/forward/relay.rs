@@ -3,8 +3,10 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::time::Duration;
 
 use bytes::BufMut as _;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -13,12 +15,24 @@ use weftline_core::session::RESET_FORWARD;
 use super::SHUTTING_DOWN;
 use crate::cipher::{advance, fill_slices};
 use crate::connection::{Connection, ReadHalf, WriteHalf};
+use crate::control::Control;
 use crate::error::Error;
 
 /// Bytes taken from the multipath connection for one write to the local one.
 const READ_AT_ONCE: usize = 256 << 10;
 /// Pieces of memory in one write: what was taken, and a piece at each end of it.
 const SLICES: usize = 6;
+
+/// How long what one side said before it failed may take to the other, which is then reset.
+const LAST_TIME: Duration = Duration::from_secs(2);
+/// How often it is looked at then whether it is there.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+/// After what time without a word the local end is asked whether it is there, how often then, and how
+/// many questions it may leave unanswered. Firewalls forget connections that say nothing for four
+/// minutes or more.
+const KEEPALIVE_TIME: Duration = Duration::from_secs(120);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
+const KEEPALIVE_RETRIES: u32 = 4;
 
 /// What a relayed connection carried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,15 +61,27 @@ pub(super) async fn relay_or<F: Future<Output = ()>>(
     failed: impl FnOnce(&Error) -> F,
 ) -> io::Result<Relayed> {
     local.set_nodelay(true)?;
+    keep_alive(&local)?;
     let mut stopped = std::pin::pin!(stopped);
     let control = connection.control();
     let (mut from_peer, mut to_peer) = connection.into_split();
     let (mut from_local, mut to_local) = local.into_split();
     let both = async {
-        tokio::try_join!(
+        let both = tokio::try_join!(
             send(&mut from_local, &mut to_peer),
             receive(&mut from_peer, &mut to_local),
-        )
+        );
+        if both.is_err() {
+            let last = async {
+                match control.error() {
+                    // What had come before the end is read before it.
+                    Some(_) => _ = receive(&mut from_peer, &mut to_local).await,
+                    None => give_rest(&from_local, &mut to_peer, &control).await,
+                }
+            };
+            let _ = tokio::time::timeout(LAST_TIME, last).await;
+        }
+        both
     };
     let both = tokio::select! {
         both = both => both,
@@ -74,15 +100,41 @@ pub(super) async fn relay_or<F: Future<Output = ()>>(
     if let Err(error) = &result {
         // No effect when the connection itself has failed.
         control.abort(RESET_FORWARD, &error.to_string());
-        if let Err(error) = control.closed().await {
+        if let Some(error) = control.error() {
             failed(&error).await;
         }
         if let Ok(local) = from_local.reunite(to_local) {
             // Closing with lingering time zero resets.
             let _ = local.set_zero_linger();
         }
+        // The slowest subflow's end is not waited for before that.
+        let _ = control.closed().await;
     }
     result
+}
+
+/// Has the kernel ask whether the local end is there while nothing moves. Nobody else does: its own
+/// questions to the other end are answered here.
+fn keep_alive(local: &TcpStream) -> io::Result<()> {
+    let keepalive = TcpKeepalive::new()
+        .with_time(KEEPALIVE_TIME)
+        .with_interval(KEEPALIVE_INTERVAL)
+        .with_retries(KEEPALIVE_RETRIES);
+    SockRef::from(local).set_tcp_keepalive(&keepalive)
+}
+
+/// Sends what the local side had said before it failed, and waits until the peer has that: the reset
+/// that follows would overtake it. Not its end, which would make half an answer look like a whole one.
+async fn give_rest(from: &OwnedReadHalf, to: &mut WriteHalf, control: &Control) {
+    while let Ok((mut memory, room)) = to.reserve().await {
+        let read = from.try_read_buf(&mut (&mut memory).limit(room));
+        if to.commit(memory).is_err() || !matches!(read, Ok(1..)) {
+            break;
+        }
+    }
+    while control.shared.send_held() > 0 && control.error().is_none() {
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
 }
 
 async fn send(from: &mut OwnedReadHalf, to: &mut WriteHalf) -> io::Result<u64> {

@@ -21,6 +21,11 @@ impl Shared {
         })
     }
 
+    /// Bytes that were written and that the peer has not acknowledged.
+    pub(crate) fn send_held(&self) -> u64 {
+        self.see(|inner| inner.session.send_held())
+    }
+
     /// Bytes of the peer's stream that have come, in order.
     pub(crate) fn received(&self) -> u64 {
         self.see(|inner| inner.session.received())
