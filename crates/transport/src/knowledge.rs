@@ -7,14 +7,15 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use weftline_core::Instant;
-use weftline_core::path_manager::ProbeSeat;
+use weftline_core::path_manager::{ProbeSeat, Turn};
 
 use crate::clock;
 
 /// Among so many attempts at the address that answered last is one at the others, too.
 const OTHERS_EVERY: u64 = 4;
-/// First attempts on one path at a time, of all connections of a client: a server takes up to 64
-/// handshakes of one source, which may be that of several paths.
+/// First attempts on one path at a time, of all connections of a client, and as many of those that have lost
+/// it: a server takes up to 64 handshakes of one source, which may be that of several paths, and gives up
+/// the oldest of more.
 const MAX_ATTEMPTS: usize = 20;
 
 /// What all connections of a client know of one path.
@@ -28,6 +29,8 @@ pub(crate) struct PathKnowledge {
     names: Mutex<Names>,
     /// The connections that may make their first attempt on the path now.
     attempts: Arc<Semaphore>,
+    /// The same of those that make another one.
+    again: Arc<Semaphore>,
 }
 
 /// The addresses of the server's name.
@@ -50,6 +53,7 @@ impl Default for PathKnowledge {
             answered: AtomicU64::new(0),
             names: Mutex::default(),
             attempts: Arc::new(Semaphore::new(MAX_ATTEMPTS)),
+            again: Arc::new(Semaphore::new(MAX_ATTEMPTS)),
         }
     }
 }
@@ -95,11 +99,16 @@ impl Names {
 }
 
 impl PathKnowledge {
-    /// Waits for a turn to make an attempt, but no longer than `limit`: on a dark path the
-    /// attempts before it may all take their time.
-    pub(crate) async fn turn(&self, limit: Duration) -> Option<OwnedSemaphorePermit> {
-        let turn = Arc::clone(&self.attempts).acquire_owned();
-        let turn = tokio::time::timeout(limit, turn).await.ok()?;
+    /// Waits for a turn to make an attempt, a first one no longer than `limit`: on a dark path the
+    /// attempts before it may all take their time. Others are told when the path is back, and are given
+    /// up while they wait.
+    pub(crate) async fn turn(&self, turn: Turn, limit: Duration) -> Option<OwnedSemaphorePermit> {
+        let (of, limit) = match turn {
+            Turn::First => (&self.attempts, limit),
+            Turn::Again => (&self.again, Duration::MAX),
+            Turn::Often => return None,
+        };
+        let turn = tokio::time::timeout(limit, Arc::clone(of).acquire_owned()).await.ok()?;
         Some(turn.expect("never closed"))
     }
 }
@@ -107,6 +116,23 @@ impl PathKnowledge {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn so_many_try_a_path_at_a_time_and_who_dials_often_always_does() {
+        let (path, limit) = (PathKnowledge::default(), Duration::from_secs(5));
+        for turn in [Turn::First, Turn::Again] {
+            let mut held = Vec::new();
+            for _ in 0..MAX_ATTEMPTS {
+                held.push(path.turn(turn, limit).await.expect("there is room"));
+            }
+            let more = tokio::time::timeout(limit * 2, path.turn(turn, limit)).await;
+            // A first one goes without it in the end.
+            assert!(matches!((turn, &more), (Turn::First, Ok(None)) | (Turn::Again, Err(_))));
+            assert!(path.turn(Turn::Often, limit).await.is_none());
+            held.pop();
+            assert!(path.turn(turn, limit).await.is_some());
+        }
+    }
 
     #[test]
     fn the_address_that_answered_comes_first_and_the_others_now_and_then() {

@@ -59,6 +59,17 @@ pub struct PathPlan {
     pub rng: Rng,
 }
 
+/// Of many connections over a path, only some dial at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// The path has not been up: many connections may begin at once.
+    First,
+    /// It has been up: many connections may have lost it at once.
+    Again,
+    /// The one connection that dials often: it waits for nobody, and the others hear from it.
+    Often,
+}
+
 /// What the driver is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
@@ -69,8 +80,8 @@ pub enum Action {
         attempt: AttemptId,
         /// The path.
         path: PathId,
-        /// Whether the path has not been up: many connections may begin at once.
-        first: bool,
+        /// What turn it is of those that all connections take on the path.
+        turn: Turn,
     },
     /// Secure the attempt's TCP connection (TLS, if there is any). Then
     /// [`handle_secured`](PathManager::handle_secured).
@@ -322,11 +333,11 @@ impl PathManager {
         }
         for path in &mut self.paths {
             let dial = path.handle_timeout(moved, now, &mut self.actions);
-            if let Some(first) = dial {
+            if let Some(turn) = dial {
                 let attempt = AttemptId(self.next_attempt);
                 self.next_attempt += 1;
                 path.dial(Attempt::new(attempt, self.dial_timeout, now), now);
-                self.actions.push_back(Action::Dial { attempt, path: path.plan.id, first });
+                self.actions.push_back(Action::Dial { attempt, path: path.plan.id, turn });
             }
         }
         self.hasten(now);

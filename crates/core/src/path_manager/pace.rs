@@ -64,6 +64,11 @@ impl Pace {
         self.seat.is_some()
     }
 
+    /// Whether the connection is the one that dials often.
+    pub(super) const fn has_seat(&self) -> bool {
+        self.seat.is_some()
+    }
+
     /// Another one may dial often.
     pub(super) fn leave_seat(&mut self) {
         self.seat = None;

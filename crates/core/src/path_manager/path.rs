@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::attempt::{Attempt, Stage};
 use super::monitor::{LOOK_INTERVAL, Look, Monitor, Verdict};
 use super::pace::{Backoff, Pace, RACE_INTERVAL};
-use super::{Action, AttemptId, FAILURES, Failure, PathPlan};
+use super::{Action, AttemptId, FAILURES, Failure, PathPlan, Turn};
 use crate::{Instant, SubflowId};
 
 /// A subflow that goes on within this time after it was found stalled is kept. One that took
@@ -149,17 +149,17 @@ impl Path {
         }
     }
 
-    /// Does what is due. Returns whether to dial, and whether for the first time.
+    /// Does what is due. Returns the turn of the dial that is, if one is.
     pub(super) fn handle_timeout(
         &mut self,
         moved: u64,
         now: Instant,
         actions: &mut VecDeque<Action>,
-    ) -> Option<bool> {
+    ) -> Option<Turn> {
         match &mut self.state {
             State::Waiting { until } if *until <= now => {
                 self.state = State::Trying;
-                Some(true)
+                Some(Turn::First)
             }
             State::Up(watched) => {
                 if watched.next_look.is_some_and(|at| at <= now) {
@@ -176,7 +176,8 @@ impl Path {
                 }
                 let dials = self.attempts.iter().filter(|one| one.stage == Stage::Dialing).count();
                 let entering = self.attempts.iter().any(Attempt::is_entering);
-                (dials < MAX_DIALS && !entering).then_some(false)
+                let turn = if dark.pace.has_seat() { Turn::Often } else { Turn::Again };
+                (dials < MAX_DIALS && !entering).then_some(turn)
             }
             State::Waiting { .. } | State::Trying | State::Dark(_) => None,
         }

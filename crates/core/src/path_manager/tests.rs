@@ -283,8 +283,9 @@ fn a_path_in_reserve_leaves_the_first_word_to_others() {
     let dialled = |paths: Vec<Model>| {
         let mut world = World::new(paths, &[1]);
         world.run(at(3000));
-        let path =
-            |action: &Action| matches!(action, Action::Dial { path: PathId(1), first: true, .. });
+        let path = |action: &Action| {
+            matches!(action, Action::Dial { path: PathId(1), turn: Turn::First, .. })
+        };
         world.first(Instant::ZERO, path)
     };
     assert_eq!(dialled(bright(2)), Some(Instant::ZERO + HEAD_START));
@@ -302,6 +303,30 @@ fn a_refusal_on_a_dark_path_is_no_reason_to_hurry() {
     // Waits that double to 2 s, in place of five dials a second.
     let dials = world.count(|action| matches!(action, Action::Dial { path: PathId(0), .. }));
     assert!((15..=30).contains(&dials), "{dials}");
+}
+
+/// Of the connections that lose a path at once only the one that dials often dials without a turn.
+#[test]
+fn who_dials_often_waits_for_nobody_and_the_others_take_turns() {
+    let seat = ProbeSeat::default();
+    let turns = |seat: &ProbeSeat| {
+        let mut world = World::new(bright(2), &[]);
+        world.run(at(1000));
+        world.paths[0].refuses = Some(Failure::Temporary);
+        world.manager.paths.iter_mut().for_each(|path| path.plan.seat = seat.clone());
+        let begin = world.log.len();
+        world.manager.handle_down(SubflowId(0), at(1000));
+        world.run(at(5000));
+        let dials = world.log[begin..].iter().filter_map(|(_, action)| match action {
+            Action::Dial { turn, .. } => Some(*turn),
+            _ => None,
+        });
+        (dials.collect::<Vec<_>>(), world)
+    };
+    let (first, _keeps_the_seat) = turns(&seat);
+    let (second, _) = turns(&seat);
+    assert!(first.len() > 2 && first.contains(&Turn::Often), "{first:?}");
+    assert!(second.len() > 2 && second.iter().all(|turn| *turn == Turn::Again), "{second:?}");
 }
 
 #[test]

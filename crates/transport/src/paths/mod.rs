@@ -164,7 +164,7 @@ impl Paths {
     fn act(&mut self) {
         while let Some(action) = self.manager.poll_action() {
             match action {
-                Action::Dial { attempt, path, first } => self.dial(attempt, path, first),
+                Action::Dial { attempt, path, turn } => self.dial(attempt, path, turn),
                 Action::Secure(attempt) => self.secure(attempt),
                 Action::Hello(attempt, subflow) => self.hello(attempt, subflow),
                 Action::Join(attempt, subflow) => self.join(attempt, subflow),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::{AbortHandle, JoinError};
-use weftline_core::path_manager::{AttemptId, Failure};
+use weftline_core::path_manager::{AttemptId, Failure, Turn};
 use weftline_core::wire::{Hello, Join};
 use weftline_core::{PathId, SubflowId};
 
@@ -44,7 +44,7 @@ pub(super) struct Underway {
     subflow: Option<SubflowId>,
     /// One that has said hello, and is not let in yet.
     running: Option<Running>,
-    /// Held while its path is tried for the first time.
+    /// Held while it has its turn, if it needs one.
     _turn: Option<OwnedSemaphorePermit>,
 }
 
@@ -57,14 +57,11 @@ impl Paths {
             .unwrap_or_default()
     }
 
-    pub(super) fn dial(&mut self, attempt: AttemptId, path: PathId, first: bool) {
+    pub(super) fn dial(&mut self, attempt: AttemptId, path: PathId, turn: Turn) {
         let Some(index) = self.settings.index(path) else { return };
         let (settings, addresses) = (Arc::clone(&self.settings), self.join_addresses());
         let task = self.steps.spawn(async move {
-            let turn = match first {
-                true => settings.knowledge[index].turn(settings.handshake_timeout).await,
-                false => None,
-            };
+            let turn = settings.knowledge[index].turn(turn, settings.handshake_timeout).await;
             let stream = match addresses.is_empty() {
                 true => dial::dial(&settings, index).await,
                 false => dial::dial_join(&settings, index, &addresses).await,
