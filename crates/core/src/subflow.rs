@@ -188,6 +188,11 @@ impl Subflow {
         self.room
     }
 
+    /// Whether its socket takes nothing though none of its data are on their way.
+    pub fn is_full(&self) -> bool {
+        self.room == 0 && self.flight.is_empty()
+    }
+
     /// Takes what the socket can take at present. Returns whether it is to be judged anew.
     pub fn set_room(&mut self, room: u64) -> bool {
         self.room = room;
@@ -438,8 +443,7 @@ impl Subflow {
     /// changed.
     pub fn judge(&mut self, waits: bool, now: Instant) -> Option<bool> {
         let full_since = self.stall.is_full_since.or_else(|| waits.then_some(now));
-        let is_full = self.room == 0 && self.flight.is_empty();
-        self.stall.is_full_since = full_since.filter(|_| is_full);
+        self.stall.is_full_since = full_since.filter(|_| self.is_full());
         let silent = if self.stall.is_by_timeout {
             self.info.timed_out && !self.flight.is_empty()
         } else if self.stall.is_silent && self.flight.is_empty() {

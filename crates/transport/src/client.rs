@@ -114,9 +114,8 @@ impl Client {
         // The answer is yet to come.
         let (control, denial) = (connection.control(), Arc::clone(&self.denial));
         tokio::spawn(async move {
-            if let Err(error) = control.established().await {
-                denial.note(revision, &Err::<(), _>(&*error));
-            }
+            let answer = control.established().await;
+            denial.note(revision, &answer.as_ref().map(|()| ()).map_err(|error| &**error));
         });
         Ok(connection)
     }

@@ -7,13 +7,14 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 /// How long an address has before the next is tried beside it (RFC 8305 §8).
-const STAGGER: Duration = Duration::from_millis(250);
+pub(crate) const STAGGER: Duration = Duration::from_millis(250);
 
 /// What `dial` makes of the first of `addresses` that answers. They are tried in order, the next one
-/// when the last has failed or has not answered for a while. When all have failed, what the first of
+/// when the last has failed or has not answered for `stagger`. When all have failed, what the first of
 /// them had to say whose failure is `telling`, or else the first; `None` without any.
 pub(crate) async fn race<T, E, F>(
     addresses: Vec<SocketAddr>,
+    stagger: Duration,
     dial: impl Fn(SocketAddr) -> F,
     telling: impl Fn(&E) -> bool,
 ) -> Option<Result<T, E>>
@@ -44,7 +45,7 @@ where
                 // Nobody aborts it: a bug of ours is not hidden.
                 Err(error) => std::panic::resume_unwind(error.into_panic()),
             },
-            () = tokio::time::sleep(STAGGER), if rest.len() > 0 => {}
+            () = tokio::time::sleep(stagger), if rest.len() > 0 => {}
         }
     }
 }
@@ -70,7 +71,7 @@ mod tests {
             let dial = move |address: SocketAddr| async move {
                 Err::<(), io::Error>(kinds[usize::from(address.is_ipv4())].into())
             };
-            race(addresses.clone(), dial, |error| was_tried(error.kind()))
+            race(addresses.clone(), STAGGER, dial, |error| was_tried(error.kind()))
         };
         let kind = |raced: Option<io::Result<()>>| raced.unwrap().unwrap_err().kind();
         assert_eq!(kind(failing([NetworkUnreachable, TimedOut]).await), TimedOut);

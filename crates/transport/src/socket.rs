@@ -19,7 +19,7 @@ use crate::bind::Bind;
 use crate::congestion::{self, Choice};
 use crate::error::Error;
 use crate::links::LinkState;
-use crate::race::{race, was_tried};
+use crate::race::{STAGGER, race, was_tried};
 use crate::sys;
 
 /// Bounds of `TCP_NOTSENT_LOWAT` in bytes: below, every wake-up moves too little; above, data is
@@ -142,7 +142,7 @@ pub(crate) async fn connect_any(
         Error::NoInterfaceAddress { .. } => false,
         error => was_tried(error.io_kind()),
     };
-    let connected = race(servers.to_vec(), dial, telling);
+    let connected = race(servers.to_vec(), STAGGER, dial, telling);
     let none = || Err(Error::Invalid("no address to connect to".to_owned()));
     connected.await.unwrap_or_else(none)
 }

@@ -187,3 +187,41 @@ async fn a_reset_does_not_overtake_what_a_target_has_said() {
     })
     .await;
 }
+
+/// What a slow program reads of a connection that fails is how it began, without a hole.
+#[tokio::test]
+async fn a_program_that_reads_slowly_gets_no_hole_in_what_it_reads() {
+    patiently(async {
+        let (mut server, client) = server_and_client(Security::Tls);
+        let (client, any) = (client.build().unwrap(), "127.0.0.1:0".parse().unwrap());
+        let forwarder = Forwarder::bind(client, any, LocalService::Forward, 0).await.unwrap();
+        let proxy = forwarder.local_addr();
+        tokio::spawn(forwarder.run(pending(), pending()));
+        let mut program = TcpStream::connect(proxy).await.unwrap();
+        program.write_all(b"give").await.unwrap();
+        let mut there = loop {
+            // One that the proxy began with and never used ends by itself.
+            let mut there = server.accept().await;
+            if there.read_exact(&mut [0; 4]).await.is_ok() {
+                break there;
+            }
+        };
+        let stream: Vec<u8> = (0..8 << 18).flat_map(|n: u32| n.to_be_bytes()).collect();
+        let sent = there.write_all(&stream[..6 << 20]);
+        // More than the program's socket takes stands in the relay when the end comes.
+        let _ = tokio::time::timeout(std::time::Duration::from_secs(1), sent).await;
+        there.abort(77, "enough");
+        let mut heard = Vec::new();
+        let mut piece = vec![0; 64 << 10];
+        while let Ok(read) = program.read(&mut piece).await
+            && read > 0
+        {
+            heard.extend_from_slice(&piece[..read]);
+            // It says something, which fails as well.
+            let _ = program.write_all(b"more").await;
+        }
+        assert!(heard.len() > 64 << 10, "{}", heard.len());
+        assert!(stream.starts_with(&heard), "a hole within {} bytes", heard.len());
+    })
+    .await;
+}

@@ -16,7 +16,8 @@ use std::time::Duration;
 use crate::Instant;
 use crate::session::{Event, RESET_ABANDONED, Session, SessionConfig};
 
-/// How long a connection that the application has let go of may take to deliver the rest.
+/// How long a connection that the application has let go of may take to deliver the rest, and one that is
+/// closed to say its last word.
 const LINGER_TIME: Duration = Duration::from_secs(30);
 /// How long a subflow on which everything has been said waits for the peer to close it, too, so that
 /// what was said last is not destroyed by a reset: at most, and at least.
@@ -202,10 +203,15 @@ impl Life {
         self.ending.take()
     }
 
+    /// How long it may be without a subflow: closed, no longer than what is said last may take.
+    fn patience(&self) -> Duration {
+        if self.is_over { self.grace.min(LINGER_TIME) } else { self.grace }
+    }
+
     /// When to call [`handle_timeout`](Self::handle_timeout), at the latest. It stands beside the
     /// session's own, which counts until the connection is over.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let dark = self.dark_since.map(|since| since + self.grace);
+        let dark = self.dark_since.map(|since| since + self.patience());
         if self.is_over {
             return dark.filter(|_| self.drains);
         }
@@ -319,7 +325,7 @@ impl Life {
 
     /// Does what is due.
     pub fn handle_timeout(&mut self, session: &mut Session, now: Instant) {
-        let is_given_up = self.dark_since.is_some_and(|since| since + self.grace <= now);
+        let is_given_up = self.dark_since.is_some_and(|since| since + self.patience() <= now);
         if self.is_over {
             self.drains &= !is_given_up;
         } else if is_given_up {

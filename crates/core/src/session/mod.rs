@@ -118,6 +118,8 @@ struct Control {
     /// When something last came on it.
     heard_at: Instant,
     woken: bool,
+    /// Whether it has been told that it is silent.
+    silence_told: bool,
     /// Data records that wait for the writer, and their bytes.
     frames: VecDeque<Bytes>,
     queued: u64,
@@ -475,8 +477,7 @@ impl Session {
         self.last_tick = now;
         self.acknowledge(now);
         for (id, silent) in self.send.judge(now) {
-            let event = if silent { Event::SubflowSilent(id) } else { Event::SubflowRecovered(id) };
-            self.events.push_back(event);
+            self.tell_silence(id, silent);
         }
         self.expire(now);
         self.wake_idle();
@@ -496,10 +497,22 @@ impl Session {
     fn judge(&mut self, now: Instant) {
         for (id, silent) in self.send.judge(now) {
             self.expire(now);
-            let event = if silent { Event::SubflowSilent(id) } else { Event::SubflowRecovered(id) };
-            self.events.push_back(event);
+            self.tell_silence(id, silent);
             // It may have waited with room while it was silent.
             self.wake(id);
+        }
+    }
+
+    /// Tells that a subflow is silent, or no longer, where data of ours are on their way. That it takes none
+    /// is nobody's business but the scheduler's: a slow path is like that while it works.
+    fn tell_silence(&mut self, id: SubflowId, silent: bool) {
+        let outstanding = self.send.index(id).map_or(0, |at| self.send.subflows[at].outstanding());
+        let Some(control) = self.control.get_mut(&id) else { return };
+        let is_news = if silent { outstanding > 0 } else { control.silence_told };
+        if is_news {
+            control.silence_told = silent;
+            let event = if silent { Event::SubflowSilent(id) } else { Event::SubflowRecovered(id) };
+            self.events.push_back(event);
         }
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::net::{TcpStream, lookup_host};
 
 use crate::address::ServerAddr;
-use crate::race::{race, was_tried};
+use crate::race::{STAGGER, race, was_tried};
 
 /// How long the target may take to accept a connection, all its addresses together.
 const TARGET_TIMEOUT: Duration = Duration::from_secs(10);
@@ -69,7 +69,9 @@ fn by_turns(found: impl Iterator<Item = SocketAddr>) -> Vec<SocketAddr> {
 
 async fn first_of(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
     let none = || Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address"));
-    race(addresses, TcpStream::connect, |error| was_tried(error.kind())).await.unwrap_or_else(none)
+    race(addresses, STAGGER, TcpStream::connect, |error| was_tried(error.kind()))
+        .await
+        .unwrap_or_else(none)
 }
 
 #[cfg(test)]

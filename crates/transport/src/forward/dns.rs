@@ -19,6 +19,9 @@ pub(super) const PORT: u16 = 53;
 /// How long a client may be silent, and a resolver.
 const IDLE: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long one may take before the next is asked beside it. The first may know names that others do not, and
+/// answers most questions within that.
+const STAGGER: Duration = Duration::from_secs(2);
 /// The longest question, in bytes: a name and some options.
 const LONGEST: usize = 4096;
 /// The most questions that wait for an answer, of all clients and of one.
@@ -110,7 +113,9 @@ async fn ask(resolvers: &[SocketAddr], question: &[u8]) -> io::Result<Vec<u8>> {
         }
     };
     let none = || Err(io::Error::other("this machine has no resolver"));
-    race(resolvers.to_vec(), talk, |error| was_tried(error.kind())).await.unwrap_or_else(none)
+    race(resolvers.to_vec(), STAGGER, talk, |error| was_tried(error.kind()))
+        .await
+        .unwrap_or_else(none)
 }
 
 async fn ask_one(resolver: SocketAddr, question: &[u8]) -> io::Result<Vec<u8>> {

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 
-use bytes::BufMut as _;
+use bytes::{BufMut as _, Bytes};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
@@ -25,14 +25,15 @@ const SLICES: usize = 6;
 
 /// How long what one side said before it failed may take to the other, which is then reset.
 const LAST_TIME: Duration = Duration::from_secs(2);
-/// How often it is looked at then whether it is there.
+/// How often it is looked at then whether it is there: at first, and later.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
+const LOOK_SELDOM: Duration = Duration::from_millis(200);
 /// After what time without a word the local end is asked whether it is there, how often then, and how
-/// many questions it may leave unanswered. Firewalls forget connections that say nothing for four
-/// minutes or more.
+/// many questions it may leave unanswered: a quarter of an hour, as it may sleep. Firewalls forget
+/// connections that say nothing for four minutes or more.
 const KEEPALIVE_TIME: Duration = Duration::from_secs(120);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
-const KEEPALIVE_RETRIES: u32 = 4;
+const KEEPALIVE_RETRIES: u32 = 26;
 
 /// What a relayed connection carried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,16 +67,20 @@ pub(super) async fn relay_or<F: Future<Output = ()>>(
     let control = connection.control();
     let (mut from_peer, mut to_peer) = connection.into_split();
     let (mut from_local, mut to_local) = local.into_split();
+    // What has been taken from the peer and not yet given on.
+    let mut received = VecDeque::new();
     let both = async {
         let both = tokio::try_join!(
             send(&mut from_local, &mut to_peer),
-            receive(&mut from_peer, &mut to_local),
+            receive(&mut from_peer, &mut received, &mut to_local),
         );
         if both.is_err() {
             let last = async {
                 match control.error() {
                     // What had come before the end is read before it.
-                    Some(_) => _ = receive(&mut from_peer, &mut to_local).await,
+                    Some(_) => {
+                        let _ = receive(&mut from_peer, &mut received, &mut to_local).await;
+                    }
                     None => give_rest(&from_local, &mut to_peer, &control).await,
                 }
             };
@@ -126,14 +131,20 @@ fn keep_alive(local: &TcpStream) -> io::Result<()> {
 /// Sends what the local side had said before it failed, and waits until the peer has that: the reset
 /// that follows would overtake it. Not its end, which would make half an answer look like a whole one.
 async fn give_rest(from: &OwnedReadHalf, to: &mut WriteHalf, control: &Control) {
-    while let Ok((mut memory, room)) = to.reserve().await {
+    // A socket that has failed is readable.
+    while from.readable().await.is_ok()
+        && let Ok((mut memory, room)) = to.reserve().await
+    {
         let read = from.try_read_buf(&mut (&mut memory).limit(room));
-        if to.commit(memory).is_err() || !matches!(read, Ok(1..)) {
+        let waits = matches!(&read, Err(error) if error.kind() == io::ErrorKind::WouldBlock);
+        if to.commit(memory).is_err() || !(waits || matches!(read, Ok(1..))) {
             break;
         }
     }
+    let mut wait = LOOK_AGAIN;
     while control.shared.send_held() > 0 && control.error().is_none() {
-        tokio::time::sleep(LOOK_AGAIN).await;
+        tokio::time::sleep(wait).await;
+        wait = (wait * 2).min(LOOK_SELDOM);
     }
 }
 
@@ -154,18 +165,22 @@ async fn send(from: &mut OwnedReadHalf, to: &mut WriteHalf) -> io::Result<u64> {
     Ok(total)
 }
 
-async fn receive(from: &mut ReadHalf, to: &mut OwnedWriteHalf) -> io::Result<u64> {
+/// Gives on what comes, behind what of it is still here: whoever is stopped in the middle goes on there.
+async fn receive(
+    from: &mut ReadHalf,
+    received: &mut VecDeque<Bytes>,
+    to: &mut OwnedWriteHalf,
+) -> io::Result<u64> {
     let mut total = 0;
-    let mut received = VecDeque::new();
-    while from.read_bytes(READ_AT_ONCE, &mut received).await? > 0 {
+    while !received.is_empty() || from.read_bytes(READ_AT_ONCE, received).await? > 0 {
         while !received.is_empty() {
             to.writable().await?;
             let mut slices = [io::IoSlice::new(&[]); SLICES];
-            let filled = fill_slices(&received, &mut slices);
+            let filled = fill_slices(received, &mut slices);
             match to.try_write_vectored(&slices[..filled]) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(n) => {
-                    advance(&mut received, n);
+                    advance(received, n);
                     total += n as u64;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}

@@ -176,7 +176,9 @@ impl Session {
         // Its first subflow comes to it right after it has been opened.
         let memory = memory + if self.paths.is_empty() { SUBFLOW } else { 0 };
         let (source, client, id) = (self.source, self.client.clone(), self.keys.id);
-        Some((Unanswered { source, heard_at, id, client, memory }, Arc::clone(&self.shared)))
+        let has_answered = self.shared.has_answered();
+        let one = Unanswered { source, heard_at, id, client, memory, has_answered };
+        Some((one, Arc::clone(&self.shared)))
     }
 }
 

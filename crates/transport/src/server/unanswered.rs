@@ -94,6 +94,8 @@ pub(super) struct Unanswered {
     pub(super) client: ClientId,
     /// What is promised to it, bytes.
     pub(super) memory: u64,
+    /// Whether it has answered once: it makes room where those that never did are too few.
+    pub(super) has_answered: bool,
 }
 
 impl Unanswered {
@@ -246,10 +248,11 @@ fn choose(
 ) -> Option<Vec<SessionId>> {
     let (mut chosen, mut freed) = (Vec::new(), 0);
     while freed < missing {
-        let at = match all.iter().any(|part| is_old(part.one)) {
-            true => oldest_of_most(&all, NETWORKS[0].0, &is_old, None).map(|(_, at)| at),
-            false => first_of_too_many(&all, need),
+        let oldest = |has_answered| {
+            let counts = |one: &Unanswered| is_old(one) && one.has_answered == has_answered;
+            oldest_of_most(&all, NETWORKS[0].0, counts, None).map(|(_, at)| at)
         };
+        let at = oldest(false).or_else(|| first_of_too_many(&all, need)).or_else(|| oldest(true));
         let part = all.remove(at?);
         freed += part.has;
         chosen.push(part.one.id);
@@ -261,9 +264,10 @@ fn choose(
 fn first_of_too_many(all: &[Part<'_>], need: &Need<'_>) -> Option<usize> {
     NETWORKS.into_iter().find_map(|(bits, part)| {
         let own = need.source.network(bits);
-        let of_own = all.iter().filter(|part| part.one.source.network(bits) == own);
+        let of_own = all.iter().filter(|part| !part.one.has_answered);
+        let of_own = of_own.filter(|part| part.one.source.network(bits) == own);
         let of_own: u64 = of_own.map(|part| part.has).sum();
-        let (has, at) = oldest_of_most(all, bits, |_| true, Some(own))?;
+        let (has, at) = oldest_of_most(all, bits, |one| !one.has_answered, Some(own))?;
         (has > (need.total / part).max(of_own + need.takes)).then_some(at)
     })
 }
@@ -314,6 +318,7 @@ mod tests {
             id: SessionId((number as u128).to_be_bytes()),
             client: ClientId::Anybody,
             memory: 30,
+            has_answered: false,
         });
         let mut all: Vec<_> = all.collect();
         all.sort_by_key(Unanswered::order);
@@ -349,6 +354,22 @@ mod tests {
         // Whoever has one has no more than the newcomer will have.
         assert_eq!(chosen(all(), "192.0.2.9", 0, 4), Some(2));
         assert_eq!(chosen(all(), "192.0.2.2", 0, 4), None);
+    }
+
+    /// Machines that sleep, of which one has many connections.
+    #[test]
+    fn those_that_have_answered_go_last() {
+        let all = || {
+            let sleeping = (0..20).map(|n| ("192.0.2.1".to_owned(), n));
+            let mut all = unanswered(sleeping.chain([("192.0.2.2".to_owned(), 100)]));
+            let asleep = |one: &&mut Unanswered| one.source == source("192.0.2.1");
+            all.iter_mut().filter(asleep).for_each(|one| one.has_answered = true);
+            all
+        };
+        assert_eq!(chosen(all(), "192.0.2.9", 1000, 4096), Some(20));
+        let mut sleeping = all();
+        sleeping.retain(|one| one.has_answered);
+        assert_eq!(chosen(sleeping, "192.0.2.9", 1000, 4096), Some(0));
     }
 
     #[test]

@@ -30,6 +30,11 @@ fn written(session: &mut Session, id: SubflowId, room: u64, now: Instant) -> u64
     data.sum()
 }
 
+fn silences(session: &mut Session) -> usize {
+    let events = std::iter::from_fn(|| session.poll_event());
+    events.filter(|event| matches!(event, Event::SubflowSilent(_))).count()
+}
+
 /// The near path is cut while only acknowledgements go over it, which fill its socket.
 #[test]
 fn nothing_waits_for_a_path_that_takes_nothing() {
@@ -44,14 +49,16 @@ fn nothing_waits_for_a_path_that_takes_nothing() {
             session.handle_path_info(id, info(rtt));
         }
         let begin = Instant::from_millis(100);
-        session.write(&[7; 2000], begin).unwrap();
         assert_eq!(written(&mut session, NEAR, 0, begin), 0, "{name}");
+        assert_eq!(written(&mut session, FAR, 64 << 10, begin), 0, "{name}");
+        session.write(&[7; 2000], begin).unwrap();
         let mut at = begin;
         while written(&mut session, FAR, 64 << 10, at) == 0 {
             at = session.poll_timeout(at).expect("something changes by itself").max(at + ms(1));
             session.handle_timeout(at);
         }
         assert!(at <= begin + ms(100), "{name}: after {:?}", at.since(begin));
+        assert_eq!(silences(&mut session), 0, "{name}: slow paths are like that");
         // The first path is of use again.
         session.write(&[7; 1000], at).unwrap();
         assert!(written(&mut session, NEAR, 64 << 10, at) >= 1000, "{name}");
