@@ -37,6 +37,10 @@ pub struct Source {
     pub(crate) frames: u64,
     /// When the first picture is shown, in seconds after what ffmpeg takes for the beginning.
     first_s: f64,
+    /// The same by the source's own times.
+    first_at_s: f64,
+    /// Whether its container is searched by an index of its key frames.
+    has_index: bool,
     /// The format of its pixels, as ffmpeg calls it.
     pub(crate) pixels: String,
     /// What it says of its colours.
@@ -66,6 +70,7 @@ struct Probed {
 
 #[derive(Default, Deserialize)]
 struct Format {
+    format_name: Option<String>,
     start_time: Option<String>,
     duration: Option<String>,
 }
@@ -151,7 +156,7 @@ impl Source {
             check_structure(&structure).map_err(|why| VrError::source(file, why))?;
         }
         let path = std::path::absolute(file).map_err(VrError::io("find", file))?;
-        let entries = "format=start_time,duration:stream=index,codec_type,codec_name,channels,width,\
+        let entries = "format=format_name,start_time,duration:stream=index,codec_type,codec_name,channels,width,\
                        height,r_frame_rate,avg_frame_rate,time_base,pix_fmt,has_b_frames,\
                        color_primaries,color_transfer,color_space,color_range:stream_side_data=\
                        side_data_type,projection,yaw,pitch,roll,displaymatrix,type:\
@@ -222,6 +227,8 @@ impl Source {
             rate,
             frames: 0,
             first_s: seconds(&stream.start_time) - seconds(&all.format.start_time),
+            first_at_s: seconds(&stream.start_time),
+            has_index: false,
             colour: stream.colour(),
             pixels: stream.pix_fmt.clone().unwrap_or_default(),
             sound: sound.collect::<Result<_, _>>().map_err(unread)?,
@@ -253,12 +260,14 @@ impl Source {
         };
         stream.side_data_list.iter().try_for_each(SideData::check)?;
         let mut times: Vec<i64> = Vec::with_capacity(probed.packets.len());
-        let is_shown =
-            |packet: &&Packet| packet.stream_index == stream.index && !packet.flags.contains('D');
-        for packet in probed.packets.iter().filter(is_shown) {
+        let packets = || probed.packets.iter().filter(|one| one.stream_index == stream.index);
+        if packets().next().is_some_and(|first| !first.flags.contains('K')) {
+            return Err(NO_KEY_FRAME.to_owned());
+        }
+        for packet in packets().filter(|packet| !packet.flags.contains('D')) {
             times.push(packet.pts.ok_or(
-                "its pictures have no times; put it into another container: ffmpeg -i SOURCE -c \
-                 copy -fflags +genpts NEW.mkv",
+                "its pictures have no times; put it into another container: ffmpeg -fflags +genpts -i \
+                 SOURCE -c copy NEW.mkv",
             )?);
         }
         times.sort_unstable();
@@ -277,6 +286,8 @@ impl Source {
             rate,
             frames: times.len() as u64,
             first_s: first as f64 * tick_s - start.unwrap_or(0.0),
+            first_at_s: first as f64 * tick_s,
+            has_index: !probed.format.is_searched_by_bytes(),
             colour: stream.colour(),
             pixels: stream.pix_fmt.clone().unwrap_or_default(),
             sound: probed.of("audio").map(|stream| stream.track.clone()).collect(),
@@ -296,6 +307,17 @@ impl Source {
     /// When the first picture is shown, in seconds after what ffmpeg takes for the beginning.
     pub(crate) fn first_s(&self) -> f64 {
         self.first_s.max(0.0)
+    }
+
+    /// Whether its container is searched by an index of its key frames. Elsewhere ffmpeg finds some place
+    /// near a time, and what decodes from there may begin later.
+    pub(crate) fn has_index(&self) -> bool {
+        self.has_index
+    }
+
+    /// Half a picture before picture number `frame`, by the source's own times.
+    pub(crate) fn before_s(&self, frame: u64) -> f64 {
+        self.first_at_s + self.rate.seconds(frame) - 0.5 * self.rate.seconds(1)
     }
 
     /// Where to seek so that picture number `frame` is the first that is decoded: half a picture
@@ -323,6 +345,14 @@ impl Source {
     }
 }
 
+impl Format {
+    /// Whether ffmpeg searches it for a time by guessing at bytes: MPEG's streams.
+    fn is_searched_by_bytes(&self) -> bool {
+        let names = self.format_name.as_deref().unwrap_or_default();
+        names.split(',').any(|name| matches!(name, "mpeg" | "mpegts"))
+    }
+}
+
 impl Stream {
     /// The rate that it says: that of its times, or where these have no common one the mean.
     fn said_rate(&self) -> Option<FrameRate> {
@@ -338,6 +368,10 @@ impl Stream {
         Colour::of(names.map(Option::as_deref), self.color_range.as_deref(), pixels)
     }
 }
+
+/// Why a source is refused that begins between two key frames: decoders leave out what they cannot begin with.
+const NO_KEY_FRAME: &str = "begins with pictures that need others before them (no key frame): it was cut there; take \
+                            what decodes: ffmpeg -i SOURCE -c:v libx264 -crf 12 NEW.mp4";
 
 /// How a source is made equirectangular. Only MP4 leaves out what the source says of its projection.
 const CONVERT: &str = "make it equirectangular first: ffmpeg -i SOURCE -vf v360=INPUT:e NEW.mp4";
@@ -509,7 +543,7 @@ mod tests {
             stream_index: 0,
             pts: Some(pts),
             pts_time: None,
-            flags: String::new(),
+            flags: "K_".to_owned(),
         });
         Probed { streams: vec![stream], packets: packets.collect(), format: Format::default() }
     }
@@ -654,6 +688,29 @@ mod tests {
         assert_eq!(refusal("Stereo 3D", None, Some("2D")), None);
         let eyes = refusal("Stereo 3D", None, Some("top and bottom")).unwrap();
         assert!(eyes.contains("two eyes (top and bottom)"), "{eyes}");
+    }
+
+    /// A decoder drops pictures until a key frame, and what is counted would not be what is decoded.
+    #[test]
+    fn a_source_that_begins_without_a_key_frame_is_refused() {
+        let mut cut = probed("30/1", "1/1000", &[0, 33, 67]);
+        cut.packets[0].flags = "__".to_owned();
+        let why = Source::from_probed(&cut).unwrap_err();
+        assert!(why.contains("no key frame") && why.contains("NEW.mp4"), "{why}");
+        // What is not shown may be one.
+        cut.packets[0].flags = "KD_".to_owned();
+        assert_eq!(Source::from_probed(&cut).unwrap().frames(), 2);
+    }
+
+    #[test]
+    fn only_streams_of_mpeg_have_no_index() {
+        let has_index = |name: &str| {
+            let mut probed = probed("30/1", "1/1000", &[0, 33]);
+            probed.format.format_name = Some(name.to_owned());
+            Source::from_probed(&probed).unwrap().has_index()
+        };
+        assert_eq!(["mpegts", "mpeg"].map(has_index), [false; 2]);
+        assert_eq!(["mov,mp4,m4a,3gp,3g2,mj2", "matroska,webm", ""].map(has_index), [true; 3]);
     }
 
     #[test]

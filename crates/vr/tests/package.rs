@@ -2,10 +2,13 @@
 //! against ffmpeg's own measuring.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
+mod common;
+
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
+use common::ffmpeg;
 use weftline_video::geometry::{FrameSize, Grid};
 use weftline_video::metric::{Plane, SphereWeights};
 use weftline_vr::package::{Package, PackageOptions, package};
@@ -14,16 +17,6 @@ use weftline_vr::{DecodedGop, Ffmpeg, FrameRate, Stop};
 
 const WIDTH: u32 = 192;
 const FPS: u32 = 6;
-
-/// Whether there is an ffmpeg to test with.
-fn ffmpeg() -> bool {
-    let there = Command::new("ffmpeg").arg("-version").stdout(Stdio::null()).status().is_ok();
-    assert!(there || std::env::var_os("CI").is_none(), "in CI ffmpeg must be installed");
-    if !there {
-        println!("skipped: ffmpeg is not installed (scripts/tools installs it)");
-    }
-    there
-}
 
 fn scene() -> Synth {
     let size = FrameSize::new(WIDTH, WIDTH / 2).unwrap();

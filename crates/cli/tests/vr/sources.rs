@@ -110,8 +110,7 @@ fn files_that_end_early_say_so_and_where() {
     assert!(!at.join("pkg").exists(), "nothing was begun");
 }
 
-/// A transport stream has no index, and is searched for a key frame near the time: with only the first
-/// one, there is none.
+/// A transport stream has no index, and is decoded from its beginning for each GoP.
 #[test]
 fn a_transport_stream_with_one_key_frame_is_packaged() {
     if !ffmpeg() {

@@ -97,22 +97,19 @@ impl<'a> Workshop<'a> {
         fs::create_dir_all(&dir).map_err(VrError::io("make", &dir))?;
         let mut open = OpenGop { gop, dir, luma: Vec::new() };
         let frames = self.plan.gop_frames;
-        let mut got = 0.0;
-        for from in From::for_gop(gop) {
+        let mut got = 0;
+        for from in From::for_gop(self.source, gop) {
             got = self.decode(&open, *from)?;
-            if got == f64::from(frames) {
+            if got == u64::from(frames) {
                 open.luma = self.read_luma(&open)?;
                 return Ok(open);
             }
         }
-        Err(VrError::source(
-            &self.source.path,
-            format!("GoP {gop} decodes to {got} pictures instead of {frames}; is it damaged?"),
-        ))
+        Err(pictures::too_few(self.source, self.plan, gop, got))
     }
 
     /// Decodes the GoP's pictures into a file; how many came.
-    fn decode(&self, open: &OpenGop, from: From) -> Result<f64, VrError> {
+    fn decode(&self, open: &OpenGop, from: From) -> Result<u64, VrError> {
         let mut args = pictures::args(self.source, self.plan, open.gop, from, "format=yuv420p");
         args.extend(["-f", "rawvideo"].map(OsString::from));
         args.extend(self.ffmpeg.passthrough().map(OsString::from));
@@ -122,7 +119,7 @@ impl<'a> Workshop<'a> {
         let path = open.dir.join(RAW);
         let length = fs::metadata(&path).map_err(VrError::io("read", &path))?.len();
         let picture = u64::from(self.plan.width) * u64::from(self.plan.height) * 3 / 2;
-        Ok(length as f64 / picture as f64)
+        Ok(length / picture)
     }
 
     /// The luma planes of the raw pictures.

@@ -1,7 +1,7 @@
 //! The pictures of a source, as they are before they are encoded.
 
 use std::ffi::OsString;
-use std::io::{ErrorKind, Read as _};
+use std::io;
 use std::path::Path;
 
 use super::pictures::{self, From};
@@ -20,25 +20,24 @@ pub(crate) fn luma(
     let (width, height, frames) =
         (plan.frame().width(), plan.frame().height(), plan.gop_frames() as usize);
     let mut luma = vec![0; width as usize * height as usize * frames];
-    for from in From::for_gop(gop) {
-        if decode(ffmpeg, plan, source, (gop, *from), &mut luma)? {
+    let mut got = 0;
+    for from in From::for_gop(source, gop) {
+        got = decode(ffmpeg, plan, source, (gop, *from), &mut luma)?;
+        if got == frames as u64 {
             return Ok(luma);
         }
     }
-    Err(VrError::source(
-        &source.path,
-        format!("GoP {gop} decodes to fewer pictures than {frames}; is it damaged?"),
-    ))
+    Err(pictures::too_few(source, plan, gop, got))
 }
 
-/// Fills `luma`; `false` if there are too few pictures for it.
+/// Fills `luma`; how many pictures there are for it.
 fn decode(
     ffmpeg: &Ffmpeg,
     plan: &Description,
     source: &Source,
     (gop, from): (u32, From),
     luma: &mut [u8],
-) -> Result<bool, VrError> {
+) -> Result<u64, VrError> {
     // As for the encoder, so that the luma is the same to the bit.
     let mut args = pictures::args(source, plan, gop, from, "format=yuv420p,extractplanes=y");
     args.extend(["-f", "rawvideo"].map(OsString::from));
@@ -47,14 +46,10 @@ fn decode(
     let doing = format!("to decode the pictures of GoP {gop}");
     let mut running = ffmpeg.start(&args, Path::new("."), Stdin::Null, true)?;
     let mut stdout = running.stdout().ok_or(VrError::NoProgram("ffmpeg"))?;
-    let whole = match stdout.read_exact(luma) {
-        Err(error) if error.kind() == ErrorKind::UnexpectedEof => false,
-        read => {
-            read.map_err(VrError::io("read from", Path::new("ffmpeg")))?;
-            true
-        }
-    };
+    // It is told how many pictures to write, and writes no more.
+    let read = io::copy(&mut stdout, &mut &mut *luma);
+    let read = read.map_err(VrError::io("read from", Path::new("ffmpeg")))?;
     // What ffmpeg says of it is better than what we can.
     running.finish(&source.path, &doing)?;
-    Ok(whole)
+    Ok(read / (u64::from(plan.frame().width()) * u64::from(plan.frame().height())))
 }

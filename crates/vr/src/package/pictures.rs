@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 
 use super::plan::Description;
+use crate::error::VrError;
 use crate::ffmpeg::as_file;
 use crate::source::Source;
 
@@ -11,19 +12,34 @@ use crate::source::Source;
 pub(crate) enum From {
     /// At the place that the container finds for the GoP's time: quick.
     Seek,
-    /// At the source's first picture: for containers that find nothing, such as a transport stream with
-    /// one key frame. Each GoP takes longer than the one before.
+    /// At the source's first picture: for containers that have no index of their key frames. Each GoP
+    /// takes longer than the one before.
     Start,
 }
 
 impl From {
-    /// How to begin for a GoP, and how again if that gave another number of pictures.
-    pub(crate) fn for_gop(gop: u32) -> &'static [Self] {
-        if gop == 0 { &[Self::Seek] } else { &[Self::Seek, Self::Start] }
+    /// How to begin for a GoP, and how again if that gave too few pictures.
+    pub(crate) fn for_gop(source: &Source, gop: u32) -> &'static [Self] {
+        if gop == 0 || !source.has_index() { &[Self::Start] } else { &[Self::Seek, Self::Start] }
     }
 }
 
-/// The arguments from the source to the filters, which end in `last`, and the number of pictures.
+/// Why a GoP cannot be packaged of which some pictures do not decode, and the remedy.
+pub(crate) fn too_few(source: &Source, plan: &Description, gop: u32, got: u64) -> VrError {
+    let frames = plan.gop_frames();
+    VrError::source(
+        &source.path,
+        format!(
+            "GoP {gop} decodes to {got} pictures instead of {frames}: it is damaged, or begins with \
+             pictures that need others before them; take what decodes: ffmpeg -i SOURCE -c:v libx264 \
+             -crf 12 NEW.mp4"
+        ),
+    )
+}
+
+/// The arguments from the source to the filters, which end in `last`, and the number of pictures. The
+/// GoP's pictures are selected by their times: a decoder that drops pictures until one that it can begin
+/// with gives too few, and not later ones in their place.
 pub(crate) fn args(
     source: &Source,
     plan: &Description,
@@ -38,13 +54,12 @@ pub(crate) fn args(
     if from == From::Seek && seek_s > 0.0 {
         args.extend(["-ss".into(), OsString::from(format!("{seek_s:.6}"))]);
     }
-    args.extend(["-noautorotate".into(), "-i".into(), as_file(&source.path)]);
+    // The source's own times: what ffmpeg counts from otherwise differs between its versions.
+    args.extend(["-copyts", "-noautorotate", "-i"].map(OsString::from));
+    args.push(as_file(&source.path));
     let (width, height) = (plan.frame().width(), plan.frame().height());
-    let mut filters = String::new();
-    if from == From::Start {
-        let end = first + frames;
-        filters += &format!("trim=start_frame={first}:end_frame={end},setpts=PTS-STARTPTS,");
-    }
+    let [start, end] = [first, first + frames].map(|frame| source.before_s(frame));
+    let mut filters = format!("trim=start={start:.6}:end={end:.6},setpts=PTS-STARTPTS,");
     if (source.width, source.height) != (width, height) {
         filters += &format!("scale={width}:{height}:flags=lanczos,");
     }

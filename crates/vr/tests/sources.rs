@@ -1,0 +1,136 @@
+//! What is packaged of a source: its own pictures, all of them, or nothing.
+#![allow(clippy::unwrap_used, reason = "test code")]
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::ffmpeg;
+use weftline_video::geometry::Grid;
+use weftline_vr::Stop;
+use weftline_vr::package::{Package, PackageOptions, package};
+
+/// Runs ffmpeg with arguments separated by spaces, in `dir`.
+fn ff(dir: &Path, args: &str) {
+    let mut command = Command::new("ffmpeg");
+    command.args(["-v", "error", "-nostdin", "-y"]).args(args.split(' ')).current_dir(dir);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{args}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Two tiles at two QPs, without sound.
+fn quick() -> PackageOptions {
+    PackageOptions {
+        grid: Grid::new(2, 1).unwrap(),
+        qps: vec![22, 37],
+        preset: "ultrafast".to_owned(),
+        no_sound: true,
+        ..PackageOptions::default()
+    }
+}
+
+/// The package of a file in `dir`, or why there is none.
+fn try_with(dir: &Path, name: &str, options: &PackageOptions) -> Result<Package, String> {
+    let (source, out) = (dir.join(name), dir.join(format!("{name}.pkg")));
+    package(&source, &out, options, 2, &Stop::default(), &mut |_| {}).map_err(|why| why.to_string())
+}
+
+/// Why a file in `dir` is refused; says all of `words`, and nothing is begun.
+#[track_caller]
+fn refused(dir: &Path, name: &str, words: &[&str]) {
+    let why = try_with(dir, name, &quick()).err().expect("it should be refused");
+    for word in words.iter().chain(&[name]) {
+        assert!(why.contains(word), "no '{word}' in: {why}");
+    }
+}
+
+/// The segments of a package, with their names.
+fn segments(package: &Package) -> Vec<(PathBuf, Vec<u8>)> {
+    let plan = package.description();
+    let mut found = Vec::new();
+    for (tile, gop) in
+        (0..plan.grid().tiles()).flat_map(|tile| (0..plan.gops()).map(move |gop| (tile, gop)))
+    {
+        for &qp in plan.qps() {
+            let file = package.segment(tile, qp, gop);
+            let name = file.strip_prefix(package.dir()).unwrap().to_owned();
+            found.push((name, fs::read(file).unwrap()));
+        }
+    }
+    found
+}
+
+/// Whether ffmpeg has an encoder.
+fn encodes(name: &str) -> bool {
+    let encoders = Command::new("ffmpeg").args(["-v", "error", "-encoders"]).output().unwrap();
+    let there = String::from_utf8_lossy(&encoders.stdout).contains(name);
+    assert!(there || std::env::var_os("CI").is_none(), "in CI ffmpeg has {name}");
+    if !there {
+        println!("skipped: this ffmpeg has no {name}");
+    }
+    there
+}
+
+/// A search for a time in a transport stream may end behind the key frame that is wanted, and decoding then
+/// begins at the next one: the number of pictures is right, and they are of another GoP.
+#[test]
+fn each_gop_of_a_transport_stream_has_its_own_pictures() {
+    if !ffmpeg() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path();
+    let film = "-f lavfi -i testsrc=size=192x96:rate=8 -f lavfi -i sine -t 6 -c:a mp2";
+    let coding = "-preset ultrafast -bf 2 -g 16 -keyint_min 16 -sc_threshold 0";
+    ff(at, &format!("{film} -c:v libx264 {coding} key.mkv"));
+    ff(at, "-i key.mkv -c copy key.ts");
+    let [searched, indexed] =
+        ["key.ts", "key.mkv"].map(|name| try_with(at, name, &quick()).unwrap());
+    assert_eq!(searched.description().gops(), 6);
+    assert!(segments(&searched) == segments(&indexed));
+    // As recorders begin: the first pictures do not decode.
+    let bytes = fs::read(at.join("key.ts")).unwrap();
+    fs::write(at.join("late.ts"), &bytes[bytes.len() / 188 / 12 * 188..]).unwrap();
+    refused(at, "late.ts", &["no key frame", "-c:v libx264"]);
+    assert!(!at.join("late.ts.pkg").exists(), "nothing was begun");
+    // The remedy is one.
+    ff(at, "-i late.ts -c:v libx264 -crf 12 late.mp4");
+    assert!(try_with(at, "late.mp4", &quick()).unwrap().description().gops() >= 4);
+}
+
+/// The first key frame is whole, but pictures that are shown before it need others: they are not decoded,
+/// and no later ones are taken for them.
+#[test]
+fn a_stream_whose_first_pictures_do_not_decode_is_refused() {
+    if !ffmpeg() || !encodes("libx265") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path();
+    let rows = "log-level=none:keyint=16:min-keyint=16:open-gop=1:bframes=4";
+    let coding = format!("-c:v libx265 -x265-params {rows}");
+    ff(at, &format!("-f lavfi -i testsrc2=size=192x96:rate=8 -t 6 {coding} open.mkv"));
+    let mut probe = Command::new("ffprobe");
+    probe.args(["-v", "error", "-show_entries", "packet=flags", "-of", "csv=p=0", "open.mkv"]);
+    let flags = probe.current_dir(at).output().unwrap().stdout;
+    let flags = String::from_utf8(flags).unwrap();
+    let second = flags.lines().skip(1).position(|flags| flags.starts_with('K')).unwrap() + 1;
+    ff(at, &format!("-i open.mkv -c copy -bsf:v noise=drop=lt(n\\,{second}) late.ts"));
+    refused(at, "late.ts", &["GoP 0 decodes to", "instead of 8", "-c:v libx264"]);
+}
+
+/// Program streams give times to some pictures only; the command that is named gives them to all.
+#[test]
+fn pictures_without_times_get_them_by_the_remedy() {
+    if !ffmpeg() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path();
+    ff(at, "-f lavfi -i testsrc=size=192x96:rate=25 -t 2 -c:v mpeg2video -g 50 -bf 2 old.mpg");
+    refused(at, "old.mpg", &["no times", "ffmpeg -fflags +genpts -i SOURCE -c copy NEW.mkv"]);
+    ff(at, "-fflags +genpts -i old.mpg -c copy new.mkv");
+    assert_eq!(try_with(at, "new.mkv", &quick()).unwrap().description().gops(), 2);
+}
