@@ -6,6 +6,7 @@ mod common;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::ffmpeg;
 use weftline_video::geometry::Grid;
@@ -133,4 +134,40 @@ fn pictures_without_times_get_them_by_the_remedy() {
     refused(at, "old.mpg", &["no times", "ffmpeg -fflags +genpts -i SOURCE -c copy NEW.mkv"]);
     ff(at, "-fflags +genpts -i old.mpg -c copy new.mkv");
     assert_eq!(try_with(at, "new.mkv", &quick()).unwrap().description().gops(), 2);
+}
+
+/// All threads would begin with a GoP of their own, and at 8K its pictures are 2 GB.
+#[test]
+fn no_more_gops_are_open_at_once_than_give_work_to_all_threads() {
+    if !ffmpeg() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path();
+    ff(at, "-f lavfi -i testsrc=size=64x32:rate=4 -t 10 -c:v ffv1 many.mkv");
+    // A GoP is two pieces of work: its tiles, and the whole sphere.
+    let options = PackageOptions { whole: vec![30], ..quick() };
+    let (source, out) = (at.join("many.mkv"), at.join("pkg"));
+    let open = || {
+        let entries = |dir: &Path| fs::read_dir(dir).into_iter().flatten().flatten();
+        let work =
+            entries(&out).find(|one| one.file_name().to_string_lossy().starts_with(".work-"));
+        work.map_or(0, |work| entries(&work.path()).filter(|one| one.path().is_dir()).count())
+    };
+    let (stop, is_done) = (Stop::default(), AtomicBool::new(false));
+    let most = std::thread::scope(|scope| {
+        let watcher = scope.spawn(|| {
+            let mut most = 0;
+            while !is_done.load(Ordering::Relaxed) {
+                most = open().max(most);
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            most
+        });
+        let made = package(&source, &out, &options, 6, &stop, &mut |_| {});
+        is_done.store(true, Ordering::Relaxed);
+        assert_eq!(made.unwrap().description().gops(), 10);
+        watcher.join().unwrap()
+    });
+    assert!((1..=4).contains(&most), "{most} were open");
 }

@@ -41,6 +41,8 @@ struct State {
     benches: Vec<Bench>,
     /// How many threads open a GoP just now.
     opening: usize,
+    /// GoPs whose pictures are in memory, or will be: from before they are opened until they are finished.
+    open: usize,
     failure: Option<VrError>,
 }
 
@@ -51,8 +53,8 @@ enum Work {
     Nothing,
 }
 
-/// Encodes `gops` with `jobs` threads and the workshop of each layer. `finish` takes each GoP when all its rungs are there, one
-/// at a time.
+/// Encodes `gops` with `jobs` threads and the workshop of each layer. `finish` takes each GoP when all its
+/// rungs are there, one at a time.
 ///
 /// # Errors
 /// The first that any piece of work, or `finish`, gives; pieces that were begun are ended first.
@@ -63,8 +65,10 @@ pub(crate) fn encode_all(
     workdir: &PathBuf,
     finish: Finish<'_>,
 ) -> Result<(), VrError> {
+    let pieces = gops.iter().map(|wanted| pieces(shops, wanted).len()).min().unwrap_or(1);
+    let most_open = most_open(jobs, pieces);
     let state = Mutex::new(State { unopened: gops.into(), ..State::default() });
-    let queue = Queue { shops, workdir, state, changed: Condvar::new() };
+    let queue = Queue { shops, workdir, state, most_open, changed: Condvar::new() };
     let finish = Mutex::new(finish);
     std::thread::scope(|scope| {
         for _ in 0..jobs {
@@ -77,10 +81,29 @@ pub(crate) fn encode_all(
     }
 }
 
+/// How many GoPs keep `jobs` threads busy where each has at least so many pieces: one piece for each, and
+/// one GoP more, as a thread waits for the last piece of a GoP that others have ended.
+fn most_open(jobs: usize, pieces: usize) -> usize {
+    jobs.div_ceil(pieces.max(1)) + 1
+}
+
+/// The work on a GoP.
+fn pieces(shops: &[Workshop<'_>], wanted: &Wanted) -> VecDeque<Piece> {
+    let shops = shops.iter().enumerate();
+    let shops = shops.filter(|(_, shop)| wanted.layers.contains(&shop.layer));
+    let pieces = |(at, shop): (usize, &Workshop<'_>)| {
+        let qps: Vec<Vec<u8>> = shop.together(&shop.plan.qps).map(<[u8]>::to_vec).collect();
+        qps.into_iter().map(move |qps| (at, qps))
+    };
+    shops.flat_map(pieces).collect()
+}
+
 struct Queue<'a> {
     shops: &'a [Workshop<'a>],
     workdir: &'a PathBuf,
     state: Mutex<State>,
+    /// The most GoPs that are open at once.
+    most_open: usize,
     changed: Condvar,
 }
 
@@ -114,14 +137,17 @@ impl Queue<'_> {
             if let Some(work) = ready {
                 return work;
             }
-            if let Some(wanted) = state.unopened.pop_front() {
+            if state.open < self.most_open
+                && let Some(wanted) = state.unopened.pop_front()
+            {
                 state.opening += 1;
+                state.open += 1;
                 return Work::Open(wanted);
             }
-            if state.opening == 0 {
+            if state.opening == 0 && state.unopened.is_empty() {
                 return Work::Nothing;
             }
-            // What is opened by another thread gives work to all.
+            // What is opened by another thread gives work to all, and what is finished makes room.
             state = self.changed.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
         }
     }
@@ -133,13 +159,7 @@ impl Queue<'_> {
         let mut state = self.lock();
         state.opening -= 1;
         let open = Arc::new(opened?);
-        let shops = self.shops.iter().enumerate();
-        let shops = shops.filter(|(_, shop)| wanted.layers.contains(&shop.layer));
-        let pieces = |(at, shop): (usize, &Workshop<'_>)| {
-            let qps: Vec<Vec<u8>> = shop.together(&shop.plan.qps).map(<[u8]>::to_vec).collect();
-            qps.into_iter().map(move |qps| (at, qps))
-        };
-        let waiting: VecDeque<Piece> = shops.flat_map(pieces).collect();
+        let waiting = pieces(self.shops, wanted);
         let left = waiting.len();
         state.benches.push(Bench { open, waiting, left, done: Encoded::new() });
         Ok(())
@@ -167,11 +187,26 @@ impl Queue<'_> {
         let bench = state.benches.swap_remove(at);
         drop(state);
         let mut finish = finish.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        finish(open, bench.done)
+        finish(open, bench.done)?;
+        self.lock().open -= 1;
+        Ok(())
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // A thread that panicked ends the scope with its panic.
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// At 8K and 60 pictures a second a GoP takes 2 GB, and its five QPs are five pieces.
+    #[test]
+    fn no_more_gops_are_open_than_keep_all_threads_busy() {
+        for (jobs, pieces, wanted) in [(16, 5, 5), (16, 1, 17), (1, 5, 2), (2, 0, 3)] {
+            assert_eq!(most_open(jobs, pieces), wanted, "{jobs} {pieces}");
+        }
     }
 }
