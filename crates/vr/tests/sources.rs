@@ -9,7 +9,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::ffmpeg;
-use weftline_video::geometry::Grid;
+use weftline_video::geometry::{FrameSize, Grid};
 use weftline_vr::Stop;
 use weftline_vr::package::{Package, PackageOptions, package};
 
@@ -120,6 +120,34 @@ fn a_stream_whose_first_pictures_do_not_decode_is_refused() {
     let second = flags.lines().skip(1).position(|flags| flags.starts_with('K')).unwrap() + 1;
     ff(at, &format!("-i open.mkv -c copy -bsf:v noise=drop=lt(n\\,{second}) late.ts"));
     refused(at, "late.ts", &["GoP 0 decodes to", "instead of 8", "-c:v libx264"]);
+}
+
+/// Scaled to twice as wide as high, pictures for two eyes would be packaged as one sphere.
+#[test]
+fn pictures_for_two_eyes_are_refused_whatever_the_size() {
+    if !ffmpeg() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path();
+    let size = Some(FrameSize::new(64, 32).unwrap());
+    let scaled = PackageOptions { size, ..quick() };
+    for (shape, words) in [
+        ("96x96", ["two eyes, one above the other", "-vf crop=iw:ih/2:0:0"]),
+        ("384x96", ["two eyes, side by side", "-vf crop=iw/2:ih:0:0"]),
+        ("128x72", ["twice as wide as high", "-vf scale=2*ih:ih"]),
+    ] {
+        let name = format!("{shape}.mkv");
+        ff(at, &format!("-f lavfi -i testsrc=size={shape}:rate=8 -t 1 -c:v ffv1 {name}"));
+        let why = try_with(at, &name, &scaled).unwrap_err();
+        assert!(words.iter().all(|word| why.contains(word)), "{why}");
+        // The remedy is one.
+        ff(at, &format!("-i {name} {} -c:v ffv1 new-{name}", words[1]));
+        try_with(at, &format!("new-{name}"), &scaled).unwrap();
+    }
+    // Sides that were rounded.
+    ff(at, "-f lavfi -i testsrc=size=130x64:rate=8 -t 1 -c:v ffv1 near.mkv");
+    try_with(at, "near.mkv", &scaled).unwrap();
 }
 
 /// Program streams give times to some pictures only; the command that is named gives them to all.

@@ -35,6 +35,8 @@ pub const PRESETS: [&str; 9] = [
 ];
 /// The least side of a tile in pixels: less than a macroblock is no tile.
 const MIN_TILE: u32 = 16;
+/// A source's pictures may be so much wider or higher than a sphere's, as what rounds their sides makes them.
+const SHAPE_TOLERANCE: f64 = 0.03;
 /// The most luma of a GoP that is held while its tiles are measured: 8K at 60 per second is 2 GB.
 const MAX_GOP_BYTES: u64 = 4 << 30;
 
@@ -153,6 +155,7 @@ impl Description {
         options: &PackageOptions,
         ffmpeg: &str,
     ) -> Result<Self, VrError> {
+        check_shape(source).map_err(|why| VrError::source(&source.path, why))?;
         let size = match options.size {
             Some(size) => size,
             None => FrameSize::new(source.width, source.height).map_err(|why| {
@@ -372,6 +375,32 @@ fn ascending(qps: &[u8]) -> Vec<u8> {
     qps.sort_unstable();
     qps.dedup();
     qps
+}
+
+/// Refuses pictures that are not those of one sphere: scaled to another shape they would be packaged as one.
+fn check_shape(source: &Source) -> Result<(), String> {
+    let (width, height) = (source.width, source.height);
+    let ratio = f64::from(width) / f64::from(height.max(1));
+    let is_about = |wanted: f64| (ratio / wanted - 1.0).abs() <= SHAPE_TOLERANCE;
+    if is_about(2.0) {
+        return Ok(());
+    }
+    let eyes = match ratio {
+        _ if is_about(1.0) => Some(("one above the other", "crop=iw:ih/2:0:0")),
+        _ if is_about(4.0) => Some(("side by side", "crop=iw/2:ih:0:0")),
+        _ => None,
+    };
+    Err(match eyes {
+        Some((how, crop)) => format!(
+            "has pictures of {width}x{height}, as those for two eyes, {how}, and a sphere for one is twice \
+             as wide as high; take one of them: ffmpeg -i SOURCE -vf {crop} -c:v libx264 -crf 12 NEW.mp4"
+        ),
+        None => format!(
+            "has pictures of {width}x{height}, and a whole sphere is twice as wide as high; if these are \
+             one that was squeezed, stretch it first: ffmpeg -i SOURCE -vf scale=2*ih:ih -c:v libx264 \
+             -crf 12 NEW.mp4 (--size WxH scales what is twice as wide as high)"
+        ),
+    })
 }
 
 impl PackageOptions {
