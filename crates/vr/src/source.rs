@@ -517,10 +517,24 @@ fn tick(text: Option<&str>) -> Option<f64> {
 }
 
 #[cfg(test)]
+impl Source {
+    /// A source of 64x32 with so many pictures, whose file is that of this program.
+    pub(crate) fn drawn(frames: usize, rate: &str, pixels: &str) -> Self {
+        let mut probed = tests::probed(rate, "1/1000", &[0, 0]);
+        probed.streams[0].pix_fmt = Some(pixels.to_owned());
+        let rate: FrameRate = rate.parse().unwrap();
+        let times = (0..2).map(|frame| (rate.seconds(frame) * 1e3).round() as i64);
+        probed.packets.iter_mut().zip(times).for_each(|(packet, time)| packet.pts = Some(time));
+        let source = Self::from_probed(&probed).unwrap();
+        Self { path: std::env::current_exe().unwrap(), frames: frames as u64, ..source }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
-    fn probed(rate: &str, base: &str, times: &[i64]) -> Probed {
+    pub(super) fn probed(rate: &str, base: &str, times: &[i64]) -> Probed {
         let stream = Stream {
             index: 0,
             codec_type: "video".to_owned(),

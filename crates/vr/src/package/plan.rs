@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use weftline_video::geometry::{FrameSize, Grid};
-use weftline_video::rd::MAX_RUNGS;
+use weftline_video::live::wire::GOP_LENGTHS;
+use weftline_video::rd::{MAX_GOPS, MAX_RUNGS};
 
 use super::track::SoundTrack;
 use crate::colour::Colour;
@@ -145,7 +146,12 @@ impl Description {
             ));
         }
         let (source_bytes, source_digest) = source.fingerprint()?;
-        let gops = u32::try_from(gops).unwrap_or(u32::MAX);
+        if gops > MAX_GOPS as u64 {
+            return Err(VrError::Invalid(format!(
+                "{gops} GoPs are more than a package has ({MAX_GOPS}); take a longer --gop"
+            )));
+        }
+        let gops = gops as u32;
         Ok(Self { source_bytes, source_digest, gops, ..plan })
     }
 
@@ -172,7 +178,7 @@ impl Description {
             )));
         }
         let name = source.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        Ok(Self {
+        let plan = Self {
             format: FORMAT.to_owned(),
             source: name,
             source_bytes: 0,
@@ -193,7 +199,27 @@ impl Description {
             sound: options.sound_of(source),
             whole: WholeSphere::of(&options.whole, source.colour),
             complete: false,
-        })
+        };
+        plan.check_gop(options.gop_s)?;
+        Ok(plan)
+    }
+
+    /// Whether a GoP of whole pictures, as near to what was asked for as there is one, may be that long.
+    fn check_gop(&self, asked_s: f64) -> Result<(), VrError> {
+        let [least, most] = GOP_LENGTHS;
+        let lasts = self.gop_duration();
+        if (least..=most).contains(&lasts) {
+            return Ok(());
+        }
+        let (frames, rate) = (self.gop_frames, self.rate());
+        Err(VrError::Invalid(format!(
+            "--gop: the GoP next to {asked_s} s has {frames} pictures at {rate} a second and lasts {:.3} s, \
+             which is not from {} to {} s; give {}",
+            lasts.as_secs_f64(),
+            least.as_secs_f64(),
+            most.as_secs_f64(),
+            if lasts < least { "more" } else { "less" }
+        )))
     }
 
     /// Reads the description of the package in `dir`, if there is one.
@@ -508,4 +534,37 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), VrError> {
 /// Makes what was renamed in a directory last.
 fn sync_dir(dir: &Path) -> Result<(), VrError> {
     File::open(dir).and_then(|dir| dir.sync_all()).map_err(VrError::io("write", dir))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn planned(frames: usize, rate: &str, gop_s: f64) -> Result<Description, String> {
+        let source = Source::drawn(frames, rate, "yuv420p");
+        let options =
+            PackageOptions { gop_s, grid: Grid::new(2, 1).unwrap(), ..Default::default() };
+        Description::new(&source, &options, "5").map_err(|why| why.to_string())
+    }
+
+    /// Rounded to pictures, a GoP may be shorter than any player takes, or longer.
+    #[test]
+    fn a_gop_has_its_length_when_it_is_whole_pictures() {
+        let why = planned(48, "24/1", 0.1).unwrap_err();
+        assert!(why.contains("2 pictures at 24/1") && why.contains("0.083 s"), "{why}");
+        assert!(why.contains("give more"), "{why}");
+        let why = planned(400, "3/2", 59.9).map(|plan| plan.gop_duration());
+        assert_eq!(why.map(|lasts| lasts.as_secs_f64()), Ok(60.0));
+        let why = planned(400, "10/9", 59.9).unwrap_err();
+        assert!(why.contains("60.300 s") && why.contains("give less"), "{why}");
+        assert_eq!(planned(48, "24/1", 0.12).map(|plan| plan.gops()), Ok(16));
+    }
+
+    /// All of them would be encoded before the table has too many.
+    #[test]
+    fn too_many_gops_are_refused_before_one_is_encoded() {
+        let why = planned(3 * (MAX_GOPS + 1), "30/1", 0.1).unwrap_err();
+        assert!(why.contains("86401 GoPs") && why.contains("longer --gop"), "{why}");
+        assert_eq!(planned(3 * MAX_GOPS, "30/1", 0.1).map(|plan| plan.gops()), Ok(86_400));
+    }
 }
