@@ -177,7 +177,17 @@ impl Ffmpeg {
 
     /// Runs ffmpeg to its end.
     pub(crate) fn run(&self, args: &[OsString], dir: &Path, doing: &str) -> Result<(), VrError> {
-        self.start(args, dir, Stdin::Null, false)?.finish(dir, doing)
+        self.run_heard(args, dir, doing).map(|_| ())
+    }
+
+    /// The same; returns what it said on standard error.
+    pub(crate) fn run_heard(
+        &self,
+        args: &[OsString],
+        dir: &Path,
+        doing: &str,
+    ) -> Result<String, VrError> {
+        self.start(args, dir, Stdin::Null, false)?.finish_heard(dir, doing)
     }
 }
 
@@ -260,7 +270,7 @@ impl Running {
     }
 
     /// The same; returns what it said on standard error.
-    fn finish_heard(mut self, place: &Path, doing: &str) -> Result<String, VrError> {
+    pub(crate) fn finish_heard(mut self, place: &Path, doing: &str) -> Result<String, VrError> {
         let mut pause = LOOK.0;
         let status = loop {
             if self.stop.asked() {

@@ -39,8 +39,8 @@ pub struct Source {
     first_s: f64,
     /// The same by the source's own times.
     first_at_s: f64,
-    /// Whether its container is searched by an index of its key frames.
-    has_index: bool,
+    /// Its container, as ffmpeg calls it.
+    container: String,
     /// The format of its pixels, as ffmpeg calls it.
     pub(crate) pixels: String,
     /// What it says of its colours.
@@ -228,7 +228,7 @@ impl Source {
             frames: 0,
             first_s: seconds(&stream.start_time) - seconds(&all.format.start_time),
             first_at_s: seconds(&stream.start_time),
-            has_index: false,
+            container: all.format.format_name.unwrap_or_default(),
             colour: stream.colour(),
             pixels: stream.pix_fmt.clone().unwrap_or_default(),
             sound: sound.collect::<Result<_, _>>().map_err(unread)?,
@@ -287,7 +287,7 @@ impl Source {
             frames: times.len() as u64,
             first_s: first as f64 * tick_s - start.unwrap_or(0.0),
             first_at_s: first as f64 * tick_s,
-            has_index: !probed.format.is_searched_by_bytes(),
+            container: probed.format.format_name.clone().unwrap_or_default(),
             colour: stream.colour(),
             pixels: stream.pix_fmt.clone().unwrap_or_default(),
             sound: probed.of("audio").map(|stream| stream.track.clone()).collect(),
@@ -312,7 +312,12 @@ impl Source {
     /// Whether its container is searched by an index of its key frames. Elsewhere ffmpeg finds some place
     /// near a time, and what decodes from there may begin later.
     pub(crate) fn has_index(&self) -> bool {
-        self.has_index
+        !self.container.split(',').any(|name| matches!(name, "mpeg" | "mpegts"))
+    }
+
+    /// Its container, as ffmpeg calls it.
+    pub(crate) fn container(&self) -> &str {
+        &self.container
     }
 
     /// Half a picture before picture number `frame`, by the source's own times.
@@ -342,14 +347,6 @@ impl Source {
         let digest = context.finish();
         let hex = digest.as_ref()[..16].iter().map(|byte| format!("{byte:02x}")).collect();
         Ok((length, hex))
-    }
-}
-
-impl Format {
-    /// Whether ffmpeg searches it for a time by guessing at bytes: MPEG's streams.
-    fn is_searched_by_bytes(&self) -> bool {
-        let names = self.format_name.as_deref().unwrap_or_default();
-        names.split(',').any(|name| matches!(name, "mpeg" | "mpegts"))
     }
 }
 
@@ -522,6 +519,7 @@ impl Source {
     pub(crate) fn drawn(frames: usize, rate: &str, pixels: &str) -> Self {
         let mut probed = tests::probed(rate, "1/1000", &[0, 0]);
         probed.streams[0].pix_fmt = Some(pixels.to_owned());
+        probed.format.format_name = Some("drawn".to_owned());
         let rate: FrameRate = rate.parse().unwrap();
         let times = (0..2).map(|frame| (rate.seconds(frame) * 1e3).round() as i64);
         probed.packets.iter_mut().zip(times).for_each(|(packet, time)| packet.pts = Some(time));

@@ -122,6 +122,36 @@ fn a_stream_whose_first_pictures_do_not_decode_is_refused() {
     refused(at, "late.ts", &["GoP 0 decodes to", "instead of 8", "-c:v libx264"]);
 }
 
+/// A decoder shows something in place of what is damaged; that is not the original.
+#[test]
+fn a_damaged_picture_is_refused_and_the_gop_is_named() {
+    if !ffmpeg() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path();
+    let film = "-f lavfi -i testsrc2=size=192x96:rate=8 -t 4";
+    for name in ["film.mkv", "film.ts"] {
+        ff(at, &format!("{film} -c:v libx264 -preset ultrafast -g 8 -keyint_min 8 {name}"));
+        try_with(at, name, &quick()).unwrap();
+        // Within GoP 2, in a picture that others follow; in its middle, which no container looks at.
+        let mut probe = Command::new("ffprobe");
+        let entries = ["-v", "error", "-show_entries", "packet=pos,size", "-of", "csv=p=0"];
+        let packets = probe.args(entries).arg(name).current_dir(at).output().unwrap().stdout;
+        let packets = String::from_utf8(packets).unwrap();
+        let packet = packets.lines().filter(|line| !line.is_empty()).nth(18).unwrap();
+        let mut numbers = packet.split(',').filter_map(|number| number.parse::<usize>().ok());
+        let (size, pos) = (numbers.next().unwrap(), numbers.next().unwrap());
+        let mut bytes = fs::read(at.join(name)).unwrap();
+        bytes[pos + size / 2..pos + size / 2 + 40].fill(0);
+        let bad = format!("bad-{name}");
+        fs::write(at.join(&bad), bytes).unwrap();
+        refused(at, &bad, &["damaged in GoP", "h264: ", "-c:v libx264"]);
+    }
+    ff(at, "-i bad-film.mkv -c:v libx264 -crf 12 new.mp4");
+    try_with(at, "new.mp4", &quick()).unwrap();
+}
+
 /// Scaled to twice as wide as high, pictures for two eyes would be packaged as one sphere.
 #[test]
 fn pictures_for_two_eyes_are_refused_whatever_the_size() {

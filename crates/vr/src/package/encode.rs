@@ -11,7 +11,7 @@ use weftline_video::metric::{Plane, SphereWeights};
 
 use super::layer::Layer;
 use super::parts::Cells;
-use super::pictures::{self, From};
+use super::pictures::{self, Decoded, From};
 use super::plan::Description;
 use super::tiles::{TileReader, TileSource};
 use crate::colour::Colour;
@@ -96,30 +96,29 @@ impl<'a> Workshop<'a> {
     pub(crate) fn open(&self, gop: u32, dir: PathBuf) -> Result<OpenGop, VrError> {
         fs::create_dir_all(&dir).map_err(VrError::io("make", &dir))?;
         let mut open = OpenGop { gop, dir, luma: Vec::new() };
-        let frames = self.plan.gop_frames;
-        let mut got = 0;
+        let mut decoded = Decoded::default();
         for from in From::for_gop(self.source, gop) {
-            got = self.decode(&open, *from)?;
-            if got == u64::from(frames) {
+            decoded = self.decode(&open, *from)?;
+            if decoded.is_whole(self.plan) {
                 open.luma = self.read_luma(&open)?;
                 return Ok(open);
             }
         }
-        Err(pictures::too_few(self.source, self.plan, gop, got))
+        Err(decoded.refusal(self.source, self.plan, gop))
     }
 
-    /// Decodes the GoP's pictures into a file; how many came.
-    fn decode(&self, open: &OpenGop, from: From) -> Result<u64, VrError> {
+    /// Decodes the GoP's pictures into a file.
+    fn decode(&self, open: &OpenGop, from: From) -> Result<Decoded, VrError> {
         let mut args = pictures::args(self.source, self.plan, open.gop, from, "format=yuv420p");
         args.extend(["-f", "rawvideo"].map(OsString::from));
         args.extend(self.ffmpeg.passthrough().map(OsString::from));
         args.push(RAW.into());
         let doing = format!("to decode the pictures of GoP {}", open.gop);
-        self.ffmpeg.run(&args, &open.dir, &doing)?;
+        let said = self.ffmpeg.run_heard(&args, &open.dir, &doing)?;
         let path = open.dir.join(RAW);
         let length = fs::metadata(&path).map_err(VrError::io("read", &path))?.len();
         let picture = u64::from(self.plan.width) * u64::from(self.plan.height) * 3 / 2;
-        Ok(length / picture)
+        Ok(Decoded::new(length / picture, &said, self.source, from))
     }
 
     /// The luma planes of the raw pictures.

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 
-use super::pictures::{self, From};
+use super::pictures::{self, Decoded, From};
 use super::plan::Description;
 use crate::error::VrError;
 use crate::ffmpeg::{Ffmpeg, Stdin};
@@ -20,24 +20,24 @@ pub(crate) fn luma(
     let (width, height, frames) =
         (plan.frame().width(), plan.frame().height(), plan.gop_frames() as usize);
     let mut luma = vec![0; width as usize * height as usize * frames];
-    let mut got = 0;
+    let mut decoded = Decoded::default();
     for from in From::for_gop(source, gop) {
-        got = decode(ffmpeg, plan, source, (gop, *from), &mut luma)?;
-        if got == frames as u64 {
+        decoded = decode(ffmpeg, plan, source, (gop, *from), &mut luma)?;
+        if decoded.is_whole(plan) {
             return Ok(luma);
         }
     }
-    Err(pictures::too_few(source, plan, gop, got))
+    Err(decoded.refusal(source, plan, gop))
 }
 
-/// Fills `luma`; how many pictures there are for it.
+/// Fills `luma` as far as there are pictures.
 fn decode(
     ffmpeg: &Ffmpeg,
     plan: &Description,
     source: &Source,
     (gop, from): (u32, From),
     luma: &mut [u8],
-) -> Result<u64, VrError> {
+) -> Result<Decoded, VrError> {
     // As for the encoder, so that the luma is the same to the bit.
     let mut args = pictures::args(source, plan, gop, from, "format=yuv420p,extractplanes=y");
     args.extend(["-f", "rawvideo"].map(OsString::from));
@@ -50,6 +50,7 @@ fn decode(
     let read = io::copy(&mut stdout, &mut &mut *luma);
     let read = read.map_err(VrError::io("read from", Path::new("ffmpeg")))?;
     // What ffmpeg says of it is better than what we can.
-    running.finish(&source.path, &doing)?;
-    Ok(read / (u64::from(plan.frame().width()) * u64::from(plan.frame().height())))
+    let said = running.finish_heard(&source.path, &doing)?;
+    let pixels = u64::from(plan.frame().width()) * u64::from(plan.frame().height());
+    Ok(Decoded::new(read / pixels, &said, source, from))
 }

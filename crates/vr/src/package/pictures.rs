@@ -18,23 +18,74 @@ pub(crate) enum From {
 }
 
 impl From {
-    /// How to begin for a GoP, and how again if that gave too few pictures.
+    /// How to begin for a GoP, and how again if that did not give all its pictures as they are.
     pub(crate) fn for_gop(source: &Source, gop: u32) -> &'static [Self] {
         if gop == 0 || !source.has_index() { &[Self::Start] } else { &[Self::Seek, Self::Start] }
     }
 }
 
-/// Why a GoP cannot be packaged of which some pictures do not decode, and the remedy.
-pub(crate) fn too_few(source: &Source, plan: &Description, gop: u32, got: u64) -> VrError {
-    let frames = plan.gop_frames();
-    VrError::source(
-        &source.path,
-        format!(
-            "GoP {gop} decodes to {got} pictures instead of {frames}: it is damaged, or begins with \
-             pictures that need others before them; take what decodes: ffmpeg -i SOURCE -c:v libx264 \
-             -crf 12 NEW.mp4"
-        ),
-    )
+/// What H.264's decoder says where it begins at a key frame of which later pictures name earlier ones that
+/// they may not use.
+const AFTER_SEEKING: &str = "mmco: unref short failure";
+
+/// What came of decoding a GoP.
+#[derive(Default)]
+pub(crate) struct Decoded {
+    /// How many pictures.
+    pub(crate) pictures: u64,
+    /// The first thing that ffmpeg said was wrong with them: it shows something in place of what is damaged,
+    /// and goes on.
+    pub(crate) wrong: Option<String>,
+}
+
+impl Decoded {
+    /// By what ffmpeg said.
+    pub(crate) fn new(pictures: u64, said: &str, source: &Source, from: From) -> Self {
+        let counts = |line: &&str| {
+            let is_of_container = line.starts_with(&format!("[{} @", source.container()));
+            // It is looked at only to know what there is.
+            let is_of_sound = source.sound.iter().any(|track| {
+                line.strip_prefix('[').is_some_and(|line| line.starts_with(&track.codec))
+            });
+            let is_usual = from == From::Seek && line.contains(AFTER_SEEKING);
+            !line.is_empty() && !is_of_container && !is_of_sound && !is_usual
+        };
+        let wrong = said.lines().map(str::trim).find(counts);
+        // Where in memory its decoder is says nothing.
+        let plain = |line: &str| match (line.split_once(" @ 0x"), line.split_once("] ")) {
+            (Some((name, _)), Some((_, words))) if line.starts_with('[') => {
+                format!("{}: {words}", name.trim_start_matches('['))
+            }
+            _ => line.to_owned(),
+        };
+        Self { pictures, wrong: wrong.map(plain) }
+    }
+
+    /// Whether it is all of the GoP, as it was.
+    pub(crate) fn is_whole(&self, plan: &Description) -> bool {
+        self.pictures == u64::from(plan.gop_frames()) && self.wrong.is_none()
+    }
+
+    /// Why the GoP cannot be packaged, and the remedy.
+    pub(crate) fn refusal(&self, source: &Source, plan: &Description, gop: u32) -> VrError {
+        let (got, frames) = (self.pictures, plan.gop_frames());
+        let what = match &self.wrong {
+            _ if got < u64::from(frames) => format!(
+                "GoP {gop} decodes to {got} pictures instead of {frames}: it is damaged, or begins with \
+                 pictures that need others before them"
+            ),
+            wrong => {
+                let wrong = wrong.as_deref().unwrap_or_default();
+                format!("is damaged in GoP {gop} or just after it ({wrong})")
+            }
+        };
+        VrError::source(
+            &source.path,
+            format!(
+                "{what}; get it whole, or take what decodes: ffmpeg -i SOURCE -c:v libx264 -crf 12 NEW.mp4"
+            ),
+        )
+    }
 }
 
 /// The arguments from the source to the filters, which end in `last`, and the number of pictures. The
@@ -67,4 +118,28 @@ pub(crate) fn args(
     args.push((filters + last).into());
     args.extend(["-frames:v", &frames.to_string()].map(OsString::from));
     args
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::Track;
+
+    #[test]
+    fn what_is_said_of_pictures_counts_and_of_nothing_else() {
+        let mut source = Source::drawn(8, "8/1", "yuv420p");
+        source.sound.push(Track { codec: "mp3".to_owned(), channels: 2 });
+        let wrong = |said: &str, from| Decoded::new(8, said, &source, from).wrong;
+        let h264 =
+            "[h264 @ 0x5646c430b400] cbp too large (48) at 2 5\n[h264 @ 0x5646c430b400] more";
+        assert_eq!(wrong(h264, From::Seek).as_deref(), Some("h264: cbp too large (48) at 2 5"));
+        let plain = "Error while decoding stream #0:0: Invalid data found when processing input";
+        assert_eq!(wrong(plain, From::Start).as_deref(), Some(plain));
+        let usual = "[h264 @ 0x556d4516c500] mmco: unref short failure\n";
+        assert_eq!(wrong(usual, From::Seek), None);
+        assert!(wrong(usual, From::Start).is_some());
+        for none in ["", "\n", "[mp3float @ 0x1] Header missing", "[drawn @ 0x1] Found a new box"] {
+            assert_eq!(wrong(none, From::Start), None, "{none}");
+        }
+    }
 }
