@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 
 /// Not said.
 const UNKNOWN: u8 = 2;
+/// The matrix of ITU-R BT.709.
+const BT709: u8 = 1;
 
 /// What pixels mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,14 +30,18 @@ impl Colour {
             found.map_or(UNKNOWN, |(_, code)| *code)
         };
         let [primaries, transfer, matrix] = names;
-        // Pixels in RGB have no matrix, and what they are turned into has ffmpeg's own. Formats called
-        // yuvj have the full range, and are turned into others by it.
-        let is_yuv =
-            pixels.starts_with("yuv") || pixels.starts_with("nv") || pixels.starts_with('p');
+        // Pixels in RGB have no matrix: they get one by being turned into YUV. Formats called yuvj have the
+        // full range, and are turned into others by it.
+        let kind = Kind::of(pixels);
+        let is_yuv = kind == Kind::Yuv;
         let colour = Self {
             primaries: code(primaries, &PRIMARIES),
             transfer: code(transfer, &TRANSFERS),
-            matrix: if is_yuv { code(matrix, &MATRICES) } else { UNKNOWN },
+            matrix: match kind {
+                Kind::Yuv => code(matrix, &MATRICES),
+                Kind::Rgb => BT709,
+                Kind::Grey => UNKNOWN,
+            },
             full_range: is_yuv && range == Some("pc") && !pixels.starts_with("yuvj"),
         };
         let says = [colour.primaries, colour.transfer, colour.matrix] != [UNKNOWN; 3];
@@ -49,6 +55,23 @@ impl Colour {
         let says = |said: &Self| [said.primaries, said.transfer, said.matrix] != [UNKNOWN; 3];
         let usual = Self { primaries: 1, transfer: 1, matrix: 1, full_range: range };
         said.filter(says).unwrap_or(usual)
+    }
+
+    /// The options of ffmpeg's filter `scale` that make just this of pixels in that format.
+    pub(crate) fn scale_options(said: Option<Self>, pixels: &str) -> &'static str {
+        let is_full = said.is_some_and(|said| said.full_range);
+        let is_bt709 = said.is_some_and(|said| said.matrix == BT709);
+        match Kind::of(pixels) {
+            // Packages of before were begun without a word about the matrix, with ffmpeg's own.
+            Kind::Rgb if is_bt709 => ":out_range=tv:out_color_matrix=bt709",
+            _ if is_full => ":out_range=pc",
+            _ => ":out_range=tv",
+        }
+    }
+
+    /// Whether ffmpeg, left to itself, makes something else of pixels in that format than is said.
+    pub(crate) fn wants_scale(said: Option<Self>, pixels: &str) -> bool {
+        pixels != "yuv420p" && Self::scale_options(said, pixels) != ":out_range=tv"
     }
 
     /// The options that tell an encoder.
@@ -73,6 +96,31 @@ impl Colour {
         ]
     }
 }
+
+/// What the components of pixels are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Yuv,
+    Grey,
+    Rgb,
+}
+
+impl Kind {
+    /// By the name that ffmpeg has for the format.
+    fn of(pixels: &str) -> Self {
+        let is = |names: &[&str]| names.iter().any(|name| pixels.starts_with(name));
+        if pixels.is_empty() || is(&YUV) {
+            return Self::Yuv;
+        }
+        if is(&["gray", "ya8", "ya16", "mono"]) { Self::Grey } else { Self::Rgb }
+    }
+}
+
+/// How the names of formats in YUV begin.
+const YUV: [&str; 17] = [
+    "yuv", "yuyv", "yvyu", "uyvy", "uyyv", "nv", "p01", "p21", "p41", "y21", "y41", "ayuv", "vuy",
+    "xv3", "xv4", "v30", "vyu",
+];
 
 /// ISO/IEC 23091-2, table 2, under ffmpeg's names.
 const PRIMARIES: [(&str, u8); 11] = [
@@ -136,10 +184,18 @@ mod tests {
         // Only the range that everybody expects; a name that nobody knows.
         assert_eq!(Colour::of([None; 3], Some("tv"), "yuv420p"), None);
         assert_eq!(Colour::of([Some("unknown"), None, None], None, "yuv420p"), None);
-        // RGB gets a matrix by being turned into YUV; the full range of yuvj is gone by then.
+        // RGB gets BT.709's matrix by being turned into YUV; the full range of yuvj is gone by then.
         let [primaries, transfer, _] = bt709;
         let rgb = Colour::of([primaries, transfer, Some("gbr")], Some("pc"), "gbrp").unwrap();
-        assert_eq!((rgb.matrix, rgb.full_range), (UNKNOWN, false));
+        assert_eq!((rgb.matrix, rgb.full_range), (BT709, false));
+        for name in ["rgb24", "bgra", "gbrp10le", "pal8", "0rgb", "x2rgb10le"] {
+            let bare = Colour::of([None; 3], Some("pc"), name).unwrap();
+            assert_eq!((bare.primaries, bare.matrix, bare.full_range), (UNKNOWN, BT709, false));
+        }
+        for name in ["p010le", "nv12", "yuyv422", "y210le", "vuya", "yuva420p"] {
+            assert_eq!(Colour::of([None; 3], Some("tv"), name), None, "{name}");
+        }
+        assert_eq!(Colour::of([None; 3], Some("pc"), "gray"), None);
         assert_eq!(Colour::of([None; 3], Some("pc"), "yuvj420p"), None);
         let full = Colour::of([None; 3], Some("pc"), "yuv420p");
         assert!(full.unwrap().full_range);

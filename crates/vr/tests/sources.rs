@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::ffmpeg;
 use weftline_video::geometry::{FrameSize, Grid};
-use weftline_vr::Stop;
 use weftline_vr::package::{Package, PackageOptions, package};
+use weftline_vr::{DecodedGop, Ffmpeg, Stop};
 
 /// Runs ffmpeg with arguments separated by spaces, in `dir`.
 fn ff(dir: &Path, args: &str) {
@@ -120,6 +120,55 @@ fn a_stream_whose_first_pictures_do_not_decode_is_refused() {
     let second = flags.lines().skip(1).position(|flags| flags.starts_with('K')).unwrap() + 1;
     ff(at, &format!("-i open.mkv -c copy -bsf:v noise=drop=lt(n\\,{second}) late.ts"));
     refused(at, "late.ts", &["GoP 0 decodes to", "instead of 8", "-c:v libx264"]);
+}
+
+/// What ffprobe says of the colours of a tile: range, matrix.
+fn tile_colours(package: &Package) -> String {
+    let tile = [package.init(0, 22), package.segment(0, 22, 0)].map(|file| fs::read(file).unwrap());
+    let file = package.dir().join("tile.mp4");
+    fs::write(&file, tile.concat()).unwrap();
+    let mut probe = Command::new("ffprobe");
+    let entries = ["-show_entries", "stream=color_range,color_space", "-of", "csv=p=0"];
+    let said = probe.args(["-v", "error"]).args(entries).arg(&file).output().unwrap().stdout;
+    fs::remove_file(file).unwrap();
+    String::from_utf8(said).unwrap().trim().to_owned()
+}
+
+/// Pixels are turned into what the tiles say that they are.
+#[test]
+fn colours_are_what_the_tiles_say() {
+    if !ffmpeg() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path();
+    let red = "-f lavfi -i color=red:size=64x32:rate=8,format=gbrp -t 1";
+    ff(at, &format!("{red} -c:v ffv1 red.mkv"));
+    let white = "-f lavfi -i color=white:size=64x32:rate=8,format=gbrp -t 1 -vf scale=out_range=pc";
+    for format in ["yuv420p", "yuv444p"] {
+        ff(at, &format!("{white},format={format} -color_range pc -c:v ffv1 {format}.mkv"));
+    }
+    let found = Ffmpeg::find(&Stop::default()).unwrap();
+    let small = |name: &str, size: Option<FrameSize>| {
+        let package = try_with(at, name, &PackageOptions { size, ..quick() }).unwrap();
+        let decoded = DecodedGop::decode(&found, &package, 0, &[22; 2]).unwrap();
+        let luma = decoded.picture(3).row(8)[16];
+        fs::remove_dir_all(package.dir()).unwrap_or_default();
+        luma
+    };
+    let half = Some(FrameSize::new(32, 16).unwrap());
+    for size in [None, half] {
+        // 16 + 219 x 0.2126; by BT.601 it is 81.
+        let luma = small("red.mkv", size);
+        assert!(luma.abs_diff(63) <= 2, "{luma}");
+        for format in ["yuv420p", "yuv444p"] {
+            let luma = small(&format!("{format}.mkv"), size);
+            assert!(luma >= 253, "{format} {size:?}: {luma}");
+        }
+    }
+    for (name, said) in [("red.mkv", "tv,bt709"), ("yuv444p.mkv", "pc,unknown")] {
+        assert_eq!(tile_colours(&try_with(at, name, &quick()).unwrap()), said);
+    }
 }
 
 /// A decoder shows something in place of what is damaged; that is not the original.

@@ -15,7 +15,7 @@ use super::store::Store;
 use super::{LiveEvent, Lost};
 use crate::error::VrError;
 use crate::ffmpeg::{Ffmpeg, Heard, Running};
-use crate::package::{Following, OpenGop, encoder_args};
+use crate::package::{Following, OpenGop, encoder_args, scale};
 
 /// What ffmpeg says where pictures have another size than before.
 const RESIZED: &str = "properties on the fly";
@@ -159,15 +159,12 @@ fn args(
     pipe: &Path,
 ) -> Result<Vec<OsString>, VrError> {
     let plan = &desk.plan;
-    let (frame, rate) = (plan.frame(), plan.rate().to_string());
+    let rate = plan.rate().to_string();
     let mut args: Vec<OsString> = opened.options().map(OsString::from).to_vec();
     args.extend(["-noautorotate", "-reinit_filter", "0", "-i"].map(OsString::from));
     args.push(opened.argument()?);
-    let filters = format!(
-        "setpts=PTS-STARTPTS,scale={}:{}:flags=bicubic,format=yuv420p",
-        frame.width(),
-        frame.height()
-    );
+    let scale = scale(&opened.source, plan, "bicubic");
+    let filters = format!("setpts=PTS-STARTPTS,{scale},format=yuv420p");
     args.extend(["-map", "0:v:0", "-vf", &filters].map(OsString::from));
     args.extend(ffmpeg.constant().map(OsString::from));
     args.extend(["-r", &rate, "-f", "rawvideo", "pipe:1"].map(OsString::from));

@@ -61,6 +61,7 @@ pub(crate) use layer::Layer;
 pub(crate) use luma::luma;
 pub use miss::MISSES;
 pub(crate) use miss::{Following, GREY};
+pub(crate) use pictures::scale;
 pub use plan::{Description, MAX_QP, PRESETS, PackageOptions};
 pub(crate) use record::Record;
 #[cfg(test)]

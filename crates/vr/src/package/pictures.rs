@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 
 use super::plan::Description;
+use crate::colour::Colour;
 use crate::error::VrError;
 use crate::ffmpeg::as_file;
 use crate::source::Source;
@@ -88,6 +89,14 @@ impl Decoded {
     }
 }
 
+/// The filter that gives pictures the package's size, and what its tiles say of their colours. Left to
+/// itself, ffmpeg turns RGB into YUV by BT.601, and the full range into the other one.
+pub(crate) fn scale(source: &Source, plan: &Description, flags: &str) -> String {
+    let (width, height) = (plan.width, plan.height);
+    let colours = Colour::scale_options(plan.colour, &source.pixels);
+    format!("scale={width}:{height}:flags={flags}{colours}")
+}
+
 /// The arguments from the source to the filters, which end in `last`, and the number of pictures. The
 /// GoP's pictures are selected by their times: a decoder that drops pictures until one that it can begin
 /// with gives too few, and not later ones in their place.
@@ -108,11 +117,11 @@ pub(crate) fn args(
     // The source's own times: what ffmpeg counts from otherwise differs between its versions.
     args.extend(["-copyts", "-noautorotate", "-i"].map(OsString::from));
     args.push(as_file(&source.path));
-    let (width, height) = (plan.frame().width(), plan.frame().height());
     let [start, end] = [first, first + frames].map(|frame| source.before_s(frame));
     let mut filters = format!("trim=start={start:.6}:end={end:.6},setpts=PTS-STARTPTS,");
-    if (source.width, source.height) != (width, height) {
-        filters += &format!("scale={width}:{height}:flags=lanczos,");
+    let is_scaled = (source.width, source.height) != (plan.width, plan.height);
+    if is_scaled || Colour::wants_scale(plan.colour, &source.pixels) {
+        filters += &format!("{},", scale(source, plan, "lanczos"));
     }
     args.extend(["-map", "0:v:0", "-vf"].map(OsString::from));
     args.push((filters + last).into());
