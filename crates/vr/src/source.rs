@@ -89,6 +89,7 @@ struct Stream {
     avg_frame_rate: Option<String>,
     time_base: Option<String>,
     start_time: Option<String>,
+    duration: Option<String>,
     pix_fmt: Option<String>,
     /// Pictures that are decoded before one that is shown earlier, at most.
     #[serde(default)]
@@ -123,6 +124,7 @@ struct Packet {
     stream_index: u32,
     pts: Option<i64>,
     pts_time: Option<String>,
+    duration_time: Option<String>,
     #[serde(default)]
     flags: String,
 }
@@ -133,13 +135,15 @@ impl Probed {
         self.streams.iter().filter(move |stream| stream.codec_type == kind)
     }
 
-    /// When the last sound begins, in seconds.
-    fn heard_s(&self) -> f64 {
-        let is_sound =
-            |packet: &&Packet| self.of("audio").any(|stream| stream.index == packet.stream_index);
-        let packets = self.packets.iter().filter(is_sound);
-        let times = packets.filter_map(|packet| packet.pts_time.as_ref()?.parse().ok());
-        times.fold(0.0, f64::max)
+    /// When the last of what is in any track is over, in seconds. What is not said to last begins then.
+    fn over_s(&self) -> f64 {
+        let is_known =
+            |packet: &&Packet| self.streams.iter().any(|one| one.index == packet.stream_index);
+        let number = |text: &Option<String>| text.as_ref()?.parse::<f64>().ok();
+        let over = |packet: &Packet| {
+            Some(number(&packet.pts_time)? + number(&packet.duration_time).unwrap_or(0.0))
+        };
+        self.packets.iter().filter(is_known).filter_map(over).fold(0.0, f64::max)
     }
 }
 
@@ -157,10 +161,10 @@ impl Source {
         }
         let path = std::path::absolute(file).map_err(VrError::io("find", file))?;
         let entries = "format=format_name,start_time,duration:stream=index,codec_type,codec_name,channels,width,\
-                       height,r_frame_rate,avg_frame_rate,time_base,pix_fmt,has_b_frames,\
+                       height,r_frame_rate,avg_frame_rate,time_base,duration,pix_fmt,has_b_frames,\
                        color_primaries,color_transfer,color_space,color_range:stream_side_data=\
                        side_data_type,projection,yaw,pitch,roll,displaymatrix,type:\
-                       packet=stream_index,pts,pts_time,flags";
+                       packet=stream_index,pts,pts_time,duration_time,flags";
         let said = ffmpeg.probe(&path, entries).map_err(|error| match error {
             VrError::Ffmpeg { reason, .. } => {
                 VrError::source(file, format!("ffmpeg cannot read it: {reason}"))
@@ -235,13 +239,18 @@ impl Source {
         })
     }
 
-    /// How long the file is to last and after what time its pictures and its sound end, if that is sooner.
+    /// How long the file is to last and after what time all that is in it ends, if that is sooner, and its
+    /// pictures do not last as long as they are to.
     fn missing_s(&self, probed: &Probed) -> Option<[f64; 2]> {
         let number = |text: &Option<String>| text.as_ref()?.parse::<f64>().ok();
         let start = number(&probed.format.start_time).unwrap_or(0.0);
         let lasts = number(&probed.format.duration).filter(|lasts| lasts.is_finite())?;
-        let ends = (self.first_s + self.rate.seconds(self.frames)).max(probed.heard_s() - start);
-        (ends + self.rate.seconds(2) + SLACK_S < lasts).then_some([lasts, ends])
+        let shown = self.rate.seconds(self.frames);
+        let ends = (self.first_s + shown).max(probed.over_s() - start);
+        let is_short = |of: f64, wanted: f64| of + self.rate.seconds(2) + SLACK_S < wanted;
+        let own = probed.of("video").next().and_then(|stream| number(&stream.duration));
+        let is_whole = own.is_some_and(|own| !is_short(shown, own));
+        (is_short(ends, lasts) && !is_whole).then_some([lasts, ends])
     }
 
     /// Whether its pixels have more than the 8 bits of a tile's.
@@ -543,6 +552,7 @@ mod tests {
             avg_frame_rate: Some(rate.to_owned()),
             time_base: Some(base.to_owned()),
             start_time: None,
+            duration: None,
             pix_fmt: Some("yuv420p".to_owned()),
             has_b_frames: 0,
             color_primaries: None,
@@ -555,6 +565,7 @@ mod tests {
             stream_index: 0,
             pts: Some(pts),
             pts_time: None,
+            duration_time: None,
             flags: "K_".to_owned(),
         });
         Probed { streams: vec![stream], packets: packets.collect(), format: Format::default() }
@@ -642,12 +653,13 @@ mod tests {
                 serde_json::from_value::<Stream>(sound).unwrap()
             };
             probed.streams.extend([audio(1), audio(2)]);
-            // The later track of sound counts, and what is neither does not.
+            // The later track counts, and what is of none does not.
             probed.packets.extend([(1, "0.1"), (2, heard), (3, "7.0")].map(|(index, time)| {
                 Packet {
                     stream_index: index,
                     pts: None,
                     pts_time: Some(time.to_owned()),
+                    duration_time: None,
                     flags: String::new(),
                 }
             }));
@@ -665,6 +677,26 @@ mod tests {
         ] {
             assert_eq!(missing(Some(lasts), heard), wanted, "{lasts} {heard}");
         }
+    }
+
+    /// Subtitles and data may go on when the last picture was shown.
+    #[test]
+    fn a_track_that_lasts_longer_is_no_file_that_was_cut() {
+        let is_cut = |lasts: &str, subtitle: [&str; 2], own: Option<&str>| {
+            let mut probed = probed("10/1", "1/1000", &[0, 100, 200, 300]);
+            let text = serde_json::json!({"index": 1, "codec_type": "subtitle"});
+            probed.streams.push(serde_json::from_value(text).unwrap());
+            let [pts_time, duration_time] = subtitle.map(|time| Some(time.to_owned()));
+            let (stream_index, pts, flags) = (1, None, "K_".to_owned());
+            probed.packets.push(Packet { stream_index, pts, pts_time, duration_time, flags });
+            probed.format.duration = Some(lasts.to_owned());
+            probed.streams[0].duration = own.map(str::to_owned);
+            Source::from_probed(&probed).unwrap().missing_s(&probed).is_some()
+        };
+        assert!(!is_cut("7.0", ["2.0", "5.0"], None), "the subtitle is over");
+        assert!(is_cut("9.0", ["2.0", "5.0"], None), "nothing is");
+        assert!(!is_cut("9.0", ["2.0", "5.0"], Some("0.4")), "what is missing are no pictures");
+        assert!(is_cut("9.0", ["2.0", "5.0"], Some("9.0")), "pictures are missing");
     }
 
     #[test]

@@ -171,6 +171,26 @@ fn colours_are_what_the_tiles_say() {
     }
 }
 
+/// A track of subtitles that goes on after the pictures does not make a file one that was cut.
+#[test]
+fn other_tracks_may_last_longer() {
+    if !ffmpeg() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path();
+    fs::write(at.join("text.srt"), "1\n00:00:00,500 --> 00:00:05,000\nHere.\n").unwrap();
+    let film = "-f lavfi -i testsrc=size=64x32:rate=8 -i text.srt -map 0:v -map 1:s";
+    ff(at, &format!("{film} -t 1 -c:v ffv1 -c:s srt film.mkv"));
+    // ffmpeg ends what it copies; so the tracks are joined afterwards.
+    ff(at, "-i film.mkv -i text.srt -map 0:v -map 1:s -c copy both.mkv");
+    ff(at, "-i both.mkv -c:v libx264 -c:s mov_text both.mp4");
+    for name in ["both.mkv", "both.mp4"] {
+        let package = try_with(at, name, &quick()).unwrap();
+        assert_eq!(package.description().gops(), 1, "{name}");
+    }
+}
+
 /// A decoder shows something in place of what is damaged; that is not the original.
 #[test]
 fn a_damaged_picture_is_refused_and_the_gop_is_named() {
