@@ -25,6 +25,7 @@ mod decode;
 mod error;
 pub mod evaluate;
 mod ffmpeg;
+mod fingerprint;
 pub mod live;
 pub mod mp4;
 mod original;

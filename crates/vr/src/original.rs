@@ -54,7 +54,7 @@ impl Package {
             )
         })?;
         let source = Source::probe(ffmpeg, &found)?;
-        if self.description().is_of(source.fingerprint()?) {
+        if self.description().is_of(&source.fingerprint()?) {
             return Ok(source);
         }
         let package = self.dir().display();

@@ -1,20 +1,17 @@
 //! What is known of a source before it is packaged: its size, rate and pictures.
 
 use std::fs::File;
-use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use ring::digest::{Context, SHA256};
 use serde::Deserialize;
 
 use crate::colour::Colour;
 use crate::container::{self, Cut, Structure};
 use crate::error::VrError;
 use crate::ffmpeg::Ffmpeg;
+use crate::fingerprint::Fingerprint;
 use crate::rate::FrameRate;
 
-/// How much of a source's beginning and end makes its fingerprint.
-const FINGERPRINT_BYTES: u64 = 1 << 20;
 /// A file may say so much more than its last picture and sound have: containers round, and sound ends
 /// with whole frames of its codec.
 const SLACK_S: f64 = 0.1;
@@ -341,21 +338,9 @@ impl Source {
         (self.first_s + self.rate.seconds(frame) - half).max(0.0)
     }
 
-    /// Length and a digest of both ends: tells one file from another without reading all of it.
-    pub(crate) fn fingerprint(&self) -> Result<(u64, String), VrError> {
-        let mut file = File::open(&self.path).map_err(VrError::io("read", &self.path))?;
-        let length = file.metadata().map_err(VrError::io("read", &self.path))?.len();
-        let mut context = Context::new(&SHA256);
-        for start in [0, length.saturating_sub(FINGERPRINT_BYTES)] {
-            let mut bytes = Vec::new();
-            file.seek(SeekFrom::Start(start))
-                .and_then(|_| file.by_ref().take(FINGERPRINT_BYTES).read_to_end(&mut bytes))
-                .map_err(VrError::io("read", &self.path))?;
-            context.update(&bytes);
-        }
-        let digest = context.finish();
-        let hex = digest.as_ref()[..16].iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok((length, hex))
+    /// What tells it from other files without reading all of it.
+    pub(crate) fn fingerprint(&self) -> Result<Fingerprint, VrError> {
+        Fingerprint::of(&self.path)
     }
 }
 

@@ -225,6 +225,7 @@ mod tests {
             source: "plain.y4m".to_owned(),
             source_bytes: 1,
             source_digest: String::new(),
+            source_blocks: None,
             width: 64,
             height: 32,
             columns: 2,

@@ -184,6 +184,8 @@ fn begin(dir: &Path, plan: &mut Description) -> Result<(), VrError> {
             Some(differs) => Err(VrError::OtherPackage { path: dir.to_owned(), differs }),
             None => {
                 plan.colour = found.colour;
+                // Nobody knows whether what is there is of a source with these.
+                plan.source_blocks = found.source_blocks.clone();
                 if found.complete || found.whole == plan.whole { Ok(()) } else { plan.write(dir) }
             }
         },

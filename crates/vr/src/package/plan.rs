@@ -13,6 +13,7 @@ use weftline_video::rd::{MAX_GOPS, MAX_RUNGS};
 use super::track::SoundTrack;
 use crate::colour::Colour;
 use crate::error::VrError;
+use crate::fingerprint::Fingerprint;
 use crate::rate::FrameRate;
 use crate::source::{Source, Track};
 
@@ -99,7 +100,11 @@ pub struct Description {
     /// The source's file name, for people.
     pub(crate) source: String,
     pub(crate) source_bytes: u64,
+    /// Of both its ends.
     pub(crate) source_digest: String,
+    /// Of blocks between them; nothing in packages of before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) source_blocks: Option<String>,
     pub(crate) width: u32,
     pub(crate) height: u32,
     pub(crate) columns: u32,
@@ -145,14 +150,15 @@ impl Description {
                 format!("has {frames} pictures, less than one GoP of {gop_frames} (--gop SECONDS)"),
             ));
         }
-        let (source_bytes, source_digest) = source.fingerprint()?;
+        let Fingerprint { bytes, ends, blocks } = source.fingerprint()?;
         if gops > MAX_GOPS as u64 {
             return Err(VrError::Invalid(format!(
                 "{gops} GoPs are more than a package has ({MAX_GOPS}); take a longer --gop"
             )));
         }
         let gops = gops as u32;
-        Ok(Self { source_bytes, source_digest, gops, ..plan })
+        let (source_bytes, source_digest, source_blocks) = (bytes, ends, Some(blocks));
+        Ok(Self { source_bytes, source_digest, source_blocks, gops, ..plan })
     }
 
     /// What becomes of a source of which nobody knows how long it is.
@@ -183,6 +189,7 @@ impl Description {
             source: name,
             source_bytes: 0,
             source_digest: String::new(),
+            source_blocks: None,
             width: size.width(),
             height: size.height(),
             columns: options.grid.columns(),
@@ -283,7 +290,7 @@ impl Description {
         };
         let [our_whole, their_whole] = whole;
         let parts = [
-            ("another source", self.source_text(), other.source_text()),
+            ("another source", self.source_text(self), self.source_text(other)),
             ("another size", self.frame().to_string(), other.frame().to_string()),
             ("another grid", self.grid().to_string(), other.grid().to_string()),
             ("other rates", rates(&self.mbps), rates(&other.mbps)),
@@ -305,8 +312,11 @@ impl Description {
         })
     }
 
-    fn source_text(&self) -> String {
-        format!("{} bytes, digest {}", self.source_bytes, self.source_digest)
+    /// What is known here of the source of `plan`.
+    fn source_text(&self, plan: &Self) -> String {
+        let known = plan.source_blocks.as_ref().filter(|_| self.source_blocks.is_some());
+        let blocks = known.map(|blocks| format!(", of its middle {blocks}")).unwrap_or_default();
+        format!("{} bytes, digest {}{blocks}", plan.source_bytes, plan.source_digest)
     }
 
     /// The file name of its source.
@@ -315,8 +325,9 @@ impl Description {
     }
 
     /// Whether the source has this fingerprint.
-    pub(crate) fn is_of(&self, (bytes, digest): (u64, String)) -> bool {
-        self.source_bytes == bytes && self.source_digest == digest
+    pub(crate) fn is_of(&self, source: &Fingerprint) -> bool {
+        let is_known = self.source_blocks.as_ref().is_none_or(|blocks| *blocks == source.blocks);
+        self.source_bytes == source.bytes && self.source_digest == source.ends && is_known
     }
 
     /// The size of its frames.

@@ -5,6 +5,7 @@
 use weftline_video::live::Digest;
 
 use super::*;
+use crate::fingerprint::Fingerprint;
 
 /// Two tiles in one GoP, with the whole sphere at these QPs.
 fn plan_of(whole: &[u8], complete: bool) -> Description {
@@ -112,6 +113,31 @@ fn the_whole_sphere_gets_further_qps() {
     let package = Package::open(at).unwrap();
     package.verify().unwrap();
     assert_eq!(package.whole(), [(40, ByteCount::new(3), 1.0)]);
+}
+
+/// A raw source that was rendered anew has the same length, and may have the same ends.
+#[test]
+fn a_source_with_another_middle_is_another_one() {
+    let dir = packaged(&plan_of(&[], true), &[]);
+    let at = dir.path();
+    let with = |blocks: &str| Description {
+        source_blocks: Some(blocks.to_owned()),
+        ..plan_of(&[], false)
+    };
+    // A package of before has nothing to say, and stays so.
+    let mut plan = with("one");
+    begin(at, &mut plan).unwrap();
+    assert_eq!(plan.source_blocks, None);
+    Package::open(at).unwrap();
+    Description { complete: true, ..with("one") }.write(at).unwrap();
+    begin(at, &mut with("one")).unwrap();
+    let error = begin(at, &mut with("two")).unwrap_err().to_string();
+    assert!(error.contains("another source") && error.contains("middle two"), "{error}");
+    let of =
+        |blocks: &str| Fingerprint { bytes: 1, ends: String::new(), blocks: blocks.to_owned() };
+    let found = Package::open(at).unwrap();
+    assert!(found.description().is_of(&of("one")) && !found.description().is_of(&of("two")));
+    assert!(plan_of(&[], true).is_of(&of("two")));
 }
 
 /// All GoPs share what a decoder is set up from: one of them makes it anew where it is lost or
