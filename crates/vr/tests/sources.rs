@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::ffmpeg;
 use weftline_video::geometry::{FrameSize, Grid};
+use weftline_vr::live::{LiveInput, LiveOptions, LiveSource};
 use weftline_vr::package::{Package, PackageOptions, package};
 use weftline_vr::{DecodedGop, Ffmpeg, Stop};
 
@@ -189,6 +190,56 @@ fn other_tracks_may_last_longer() {
         let package = try_with(at, name, &quick()).unwrap();
         assert_eq!(package.description().gops(), 1, "{name}");
     }
+}
+
+/// The samples of a file's sound, as 16 bits for each of its channels.
+fn samples(dir: &Path, name: &str) -> Vec<[i16; 2]> {
+    ff(dir, &format!("-i {name} -map 0:a -f s16le -c:a pcm_s16le samples"));
+    let bytes = fs::read(dir.join("samples")).unwrap();
+    let sample = |at: &[u8]| i16::from_le_bytes([at[0], at[1]]);
+    bytes.chunks_exact(4).map(|both| [sample(both), sample(&both[2..])]).collect()
+}
+
+/// Of four channels nobody says whether they are loudspeakers or AmbiX, which a mix of loudspeakers spoils.
+#[test]
+fn sound_of_four_channels_is_refused_with_a_remedy_for_each_kind() {
+    if !ffmpeg() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path();
+    // A source at the left: W and Y.
+    let sound = "-f lavfi -i sine=duration=1 -af pan=4.0|c0=c0|c1=c0|c2=0*c0|c3=0*c0";
+    let film = "-f lavfi -i testsrc=size=64x32:rate=8 -t 1 -c:v ffv1";
+    ff(at, &format!("{sound} ambix.wav"));
+    ff(at, &format!("{film} film.mkv"));
+    ff(at, "-i film.mkv -i ambix.wav -map 0:v -map 1:a -c:v copy -c:a flac four.mkv");
+    let options = PackageOptions { no_sound: false, ..quick() };
+    let why = try_with(at, "four.mkv", &options).unwrap_err();
+    // Live, it is mixed, and that is said.
+    let live = LiveOptions {
+        grid: Grid::new(2, 1).unwrap(),
+        qps: vec![22, 37],
+        preset: "ultrafast".to_owned(),
+        gop_s: 1.0,
+        size: None,
+        rate: None,
+        no_sound: false,
+        delay: None,
+        encode_within: None,
+        jobs: 1,
+    };
+    let input = LiveInput::File(at.join("four.mkv"));
+    let live = LiveSource::open(&input, live, &Stop::default()).unwrap();
+    assert!(live.remarks().iter().any(|one| one.contains("AmbiX")), "{:?}", live.remarks());
+    let (_, filter) = why.split_once("-af '").unwrap();
+    let (filter, _) = filter.split_once('\'').unwrap();
+    assert!(why.contains("4 channels (flac)") && why.contains("-ac 2 NEW.mkv"), "{why}");
+    ff(at, &format!("-i four.mkv -c:v copy -af {filter} -c:a flac new.mkv"));
+    let sound = samples(at, "new.mkv");
+    let loudest = |side: usize| sound.iter().map(|both| both[side].unsigned_abs()).max().unwrap();
+    assert!(loudest(0) > 2_000 && loudest(1) < 10, "{} {}", loudest(0), loudest(1));
+    assert!(try_with(at, "new.mkv", &options).unwrap().description().sound().is_some());
 }
 
 /// A decoder shows something in place of what is damaged; that is not the original.

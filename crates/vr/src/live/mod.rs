@@ -26,7 +26,7 @@ use weftline_video::live::{LiveFormat, LiveGop};
 
 use crate::error::VrError;
 use crate::ffmpeg::{Ffmpeg, Stop};
-use crate::package::{Description, PackageOptions, Record};
+use crate::package::{AMBIX_TO_STEREO, Description, PackageOptions, Record, is_ambisonic};
 use crate::rate::FrameRate;
 use desk::Desk;
 pub use input::LiveInput;
@@ -178,6 +178,12 @@ impl LiveSource {
                  channels at most",
                 source.sound.len()
             ));
+            if is_ambisonic(first.channels) {
+                remarks.push(format!(
+                    "its {channels} channels are mixed as those of loudspeakers; if they are ambisonics \
+                     (AmbiX), mix them before: ffmpeg -i SOURCE -c:v copy -af '{AMBIX_TO_STEREO}' NEW.mkv"
+                ));
+            }
         }
         let luma = u64::from(plan.frame().width()) * u64::from(plan.frame().height());
         let luma = luma * u64::from(plan.gop_frames());

@@ -62,6 +62,7 @@ pub(crate) use luma::luma;
 pub use miss::MISSES;
 pub(crate) use miss::{Following, GREY};
 pub(crate) use pictures::scale;
+pub(crate) use plan::{AMBIX_TO_STEREO, is_ambisonic};
 pub use plan::{Description, MAX_QP, PRESETS, PackageOptions};
 pub(crate) use record::Record;
 #[cfg(test)]

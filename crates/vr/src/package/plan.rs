@@ -414,6 +414,15 @@ fn ascending(qps: &[u8]) -> Vec<u8> {
     qps
 }
 
+/// Whether sound may be ambisonics by its channels: of the first, second or third order.
+pub(crate) fn is_ambisonic(channels: u8) -> bool {
+    matches!(channels, 4 | 9 | 16)
+}
+
+/// Two cardioids, one to the left and one to the right: the first channel of AmbiX is what comes from all
+/// sides, and the second the difference between left and right.
+pub(crate) const AMBIX_TO_STEREO: &str = "pan=stereo|c0=0.5*c0+0.5*c1|c1=0.5*c0-0.5*c1";
+
 /// Refuses pictures that are not those of one sphere: scaled to another shape they would be packaged as one.
 fn check_shape(source: &Source) -> Result<(), String> {
     let (width, height) = (source.width, source.height);
@@ -448,10 +457,17 @@ impl PackageOptions {
         match tracks {
             [] | [Track { channels: 1 | 2, .. }] => {}
             [Track { channels, codec }] => {
+                let mix = "ffmpeg -i SOURCE -c:v copy -ac 2 NEW.mkv";
+                let mix = match is_ambisonic(*channels) {
+                    true => format!(
+                        "mix them first, loudspeakers by {mix}, ambisonics (AmbiX), which that would \
+                         spoil, by ffmpeg -i SOURCE -c:v copy -af '{AMBIX_TO_STEREO}' NEW.mkv"
+                    ),
+                    false => format!("mix them first: {mix}"),
+                };
                 return Err(format!(
                     "has sound of {channels} channels ({codec}), and a package carries one or two; \
-                     mix them first: ffmpeg -i SOURCE -c:v copy -ac 2 NEW.mkv, or give --no-sound to \
-                     leave it out"
+                     {mix}, or give --no-sound to leave it out"
                 ));
             }
             several => {
