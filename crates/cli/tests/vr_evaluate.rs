@@ -292,6 +292,26 @@ fn each_package_has_a_rate_scale_of_its_own() {
     assert!(table.contains("4 sessions are in no gain"), "{table}");
 }
 
+/// Rates of before and after a video say nothing of what it was sent with.
+#[test]
+fn the_rates_in_the_table_are_those_of_the_time_that_is_played() {
+    let Some(dir) = packaged() else { return };
+    let at = dir.path();
+    let rates = ["wifi", "900", "900", "3", "5", "900", "900", "900"].join("\n") + "\n";
+    fs::write(at.join("ride.csv"), rates).unwrap();
+    let all = "vr evaluate plaza --rates ride.csv --rate-scale 1 --warm-up 2 --viewers 1 --scheme fix \
+               --concealment grey";
+    let said = weftline(at, &format!("{all} --json")).unwrap();
+    let record: VrRecord = serde_json::from_str(said.trim()).unwrap();
+    assert!((record.rate_mbps - 4.0).abs() < 1e-9, "{record:?}");
+    // Two GoPs of a second.
+    let sent = format!("{:.1}", record.sent_bytes as f64 * 8e-6 / 2.0);
+    let table = weftline(at, all).unwrap();
+    let row = table.lines().find(|line| line.contains("fix") && line.contains("fbdt")).unwrap();
+    let cells: Vec<&str> = row.split_whitespace().rev().take(2).collect();
+    assert_eq!(cells, ["4.0", &sent], "{table}");
+}
+
 #[test]
 fn a_package_without_concealments_gets_them_and_is_not_encoded_again() {
     let Some(dir) = packaged() else { return };

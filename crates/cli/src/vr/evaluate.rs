@@ -1,6 +1,7 @@
 //! `weftline vr evaluate`: what viewers see of packages, by transport, tile scheme and concealment.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use weftline_scenario::{SCHEMA_VERSION, VrRecord};
@@ -220,7 +221,8 @@ fn records(
         let (scene, audience) = &scenes[one.scene];
         let rates = &scaled.rates[one.scene][one.rates];
         for (outcome, (trace, _)) in one.outcomes.iter().zip(&audience.viewers) {
-            let common = record(outcome, rates, settings.warm_up);
+            let played = scene.table.gop_duration() * outcome.gops.len() as u32;
+            let common = record(outcome, rates, settings.warm_up, played);
             records.push(VrRecord {
                 video: scene.name.clone(),
                 scheme: one.scheme.name.to_owned(),
@@ -238,7 +240,7 @@ fn records(
     records
 }
 
-fn record(outcome: &SessionOutcome, rates: &Rates, warm_up: usize) -> VrRecord {
+fn record(outcome: &SessionOutcome, rates: &Rates, warm_up: usize, played: Duration) -> VrRecord {
     let gops = &outcome.gops;
     let count = gops.len().max(1) as f64;
     VrRecord {
@@ -246,7 +248,7 @@ fn record(outcome: &SessionOutcome, rates: &Rates, warm_up: usize) -> VrRecord {
         condition: rates.condition.clone(),
         transport: rates.transport.to_string(),
         seed: rates.seed,
-        rate_mbps: rates.mean_mbps(warm_up),
+        rate_mbps: rates.mean_mbps(warm_up, played),
         gops: gops.len(),
         psnr_db: outcome.psnr_of_mean_db(),
         mean_psnr_db: outcome.mean_psnr_db(),

@@ -127,10 +127,7 @@ fn qualities(records: &[VrRecord]) -> String {
             let mean = |value: &dyn Fn(&VrRecord) -> f64| {
                 chosen.iter().map(|record| value(record)).sum::<f64>() / chosen.len() as f64
             };
-            // What was sent of what was carried, at the rate of what was carried.
-            let sent = |r: &VrRecord| {
-                r.rate_mbps * r.sent_bytes as f64 / (r.carried_bytes as f64).max(1.0)
-            };
+            let sent = |r: &VrRecord| r.sent_bytes as f64 * 8e-6 / played_s(r);
             table.add_row(vec![
                 condition.to_owned(),
                 concealment.to_owned(),
@@ -147,6 +144,11 @@ fn qualities(records: &[VrRecord]) -> String {
     }
     align(&mut table, 4);
     format!("{table}\n")
+}
+
+/// How long a session is: in an evaluation the picture begins when the first GoP's time to be sent is over.
+fn played_s(record: &VrRecord) -> f64 {
+    record.gops.max(1) as f64 * record.initial_loading_delay_s.unwrap_or(1.0)
 }
 
 fn interval(value: &MeanCi) -> String {

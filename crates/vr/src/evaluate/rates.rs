@@ -64,11 +64,17 @@ impl Rates {
         })
     }
 
-    /// The mean rate of all paths together from second `from` on, Mb/s.
-    pub fn mean_mbps(&self, from: usize) -> f64 {
-        let seconds = &self.seconds[from.min(self.seconds.len())..];
-        let sum: f64 = seconds.iter().flatten().map(|rate| rate.as_mbps_f64()).sum();
-        sum / seconds.len().max(1) as f64
+    /// The mean rate of all paths together in the time that begins with second `from` and lasts so long,
+    /// Mb/s. Rates may go on after that, as those of a run of the lab do.
+    pub fn mean_mbps(&self, from: usize, lasts: Duration) -> f64 {
+        let (mut sum, mut time_s, mut left_s) = (0.0, 0.0, lasts.as_secs_f64());
+        for second in self.seconds.iter().skip(from) {
+            let part_s = left_s.clamp(0.0, 1.0);
+            sum += part_s * second.iter().map(|rate| rate.as_mbps_f64()).sum::<f64>();
+            time_s += part_s;
+            left_s -= part_s;
+        }
+        if time_s > 0.0 { sum / time_s } else { 0.0 }
     }
 
     /// The transport's way to deliver. The path of the fewest changes works forward: as in the

@@ -127,6 +127,19 @@ fn what_cannot_be_played_is_told() {
     assert!(ends.to_string().contains("'bob' ends in GoP 1 of hall, which has 3"), "{ends}");
 }
 
+/// Rates may begin before a scene and go on after it.
+#[test]
+fn a_mean_rate_is_that_of_the_time_that_is_played() {
+    let mbps: Vec<Vec<f64>> = [50.0, 4.0, 8.0, 99.0].map(|rate| vec![rate, rate]).to_vec();
+    let rates = Rates::new("x", Transport::Fbdt, 1, &mbps, 1.0).unwrap();
+    let mean = |from, millis| rates.mean_mbps(from, Duration::from_millis(millis));
+    for (from, millis, wanted) in [(1, 2_000, 12.0), (1, 1_500, 32.0 / 3.0), (0, 1_000, 100.0)] {
+        assert!((mean(from, millis) - wanted).abs() < 1e-9, "{from} {millis}");
+    }
+    // There is no more than there is.
+    assert_eq!((mean(3, 9_000), mean(4, 1_000), mean(0, 0)), (198.0, 0.0, 0.0));
+}
+
 #[test]
 fn the_scale_is_the_papers_ratio() {
     let scene = scene(2);
@@ -135,7 +148,7 @@ fn the_scale_is_the_papers_ratio() {
     assert!((1_920.0 * scale - 6.4 * 1_920.0 / 4_370.0).abs() < 1e-9);
     // FBDT's window is 5 ms of all paths before it is scaled: 1.2 MB at 1,920 Mb/s.
     let rates = Rates::new("x", Transport::Fbdt, 1, &[vec![420.0, 1_500.0]], 0.1).unwrap();
-    assert!((rates.mean_mbps(0) - 192.0).abs() < 1e-9);
+    assert!((rates.mean_mbps(0, Duration::from_secs(1)) - 192.0).abs() < 1e-9);
     let progress = rates.delivery().progress(&[ByteCount::new(10_000), ByteCount::new(30_000)]);
     assert_eq!((progress.prefix, progress.end, progress.back), (10_000, 120_000, 30_000));
 }
