@@ -81,8 +81,8 @@ pub(crate) fn encode_all(
     }
 }
 
-/// How many GoPs keep `jobs` threads busy where each has at least so many pieces: one piece for each, and
-/// one GoP more, as a thread waits for the last piece of a GoP that others have ended.
+/// How many GoPs keep `jobs` threads busy where each has at least so many pieces: enough for a piece each,
+/// and one GoP more, which is opened while the last pieces of another are encoded.
 fn most_open(jobs: usize, pieces: usize) -> usize {
     jobs.div_ceil(pieces.max(1)) + 1
 }
