@@ -30,8 +30,8 @@ impl Colour {
             found.map_or(UNKNOWN, |(_, code)| *code)
         };
         let [primaries, transfer, matrix] = names;
-        // Pixels in RGB have no matrix: they get one by being turned into YUV. Formats called yuvj have the
-        // full range, and are turned into others by it.
+        // Pixels in RGB have no matrix: they get one by being turned into YUV. Formats called yuvj
+        // have the full range, and are turned into others by it.
         let kind = Kind::of(pixels);
         let is_yuv = kind == Kind::Yuv;
         let colour = Self {
@@ -184,7 +184,8 @@ mod tests {
         // Only the range that everybody expects; a name that nobody knows.
         assert_eq!(Colour::of([None; 3], Some("tv"), "yuv420p"), None);
         assert_eq!(Colour::of([Some("unknown"), None, None], None, "yuv420p"), None);
-        // RGB gets BT.709's matrix by being turned into YUV; the full range of yuvj is gone by then.
+        // RGB gets BT.709's matrix by being turned into YUV; the full range of yuvj is gone by
+        // then.
         let [primaries, transfer, _] = bt709;
         let rgb = Colour::of([primaries, transfer, Some("gbr")], Some("pc"), "gbrp").unwrap();
         assert_eq!((rgb.matrix, rgb.full_range), (BT709, false));

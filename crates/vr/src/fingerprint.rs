@@ -20,8 +20,8 @@ pub(crate) struct Fingerprint {
     pub(crate) bytes: u64,
     /// Of both ends.
     pub(crate) ends: String,
-    /// Of blocks that are evenly spaced: raw files of the same size have the same length, and may have the
-    /// same first and last pictures.
+    /// Of blocks that are evenly spaced: raw files of the same size have the same length, and may
+    /// have the same first and last pictures.
     pub(crate) blocks: String,
 }
 

@@ -132,7 +132,8 @@ impl Probed {
         self.streams.iter().filter(move |stream| stream.codec_type == kind)
     }
 
-    /// When the last of what is in any track is over, in seconds. What is not said to last begins then.
+    /// When the last of what is in any track is over, in seconds. What is not said to last begins
+    /// then.
     fn over_s(&self) -> f64 {
         let is_known =
             |packet: &&Packet| self.streams.iter().any(|one| one.index == packet.stream_index);
@@ -236,8 +237,8 @@ impl Source {
         })
     }
 
-    /// How long the file is to last and after what time all that is in it ends, if that is sooner, and its
-    /// pictures do not last as long as they are to.
+    /// How long the file is to last and after what time all that is in it ends, if that is sooner,
+    /// and its pictures do not last as long as they are to.
     fn missing_s(&self, probed: &Probed) -> Option<[f64; 2]> {
         let number = |text: &Option<String>| text.as_ref()?.parse::<f64>().ok();
         let start = number(&probed.format.start_time).unwrap_or(0.0);
@@ -315,8 +316,8 @@ impl Source {
         self.first_s.max(0.0)
     }
 
-    /// Whether its container is searched by an index of its key frames. Elsewhere ffmpeg finds some place
-    /// near a time, and what decodes from there may begin later.
+    /// Whether its container is searched by an index of its key frames. Elsewhere ffmpeg finds some
+    /// place near a time, and what decodes from there may begin later.
     pub(crate) fn has_index(&self) -> bool {
         !self.container.split(',').any(|name| matches!(name, "mpeg" | "mpegts"))
     }
@@ -360,9 +361,11 @@ impl Stream {
     }
 }
 
-/// Why a source is refused that begins between two key frames: decoders leave out what they cannot begin with.
-const NO_KEY_FRAME: &str = "begins with pictures that need others before them (no key frame): it was cut there; take \
-                            what decodes: ffmpeg -i SOURCE -c:v libx264 -crf 12 NEW.mp4";
+/// Why a source is refused that begins between two key frames: decoders leave out what they cannot
+/// begin with.
+const NO_KEY_FRAME: &str = "begins with pictures that need others before them (no key frame): \
+                            it was cut there; take what decodes: ffmpeg -i SOURCE -c:v libx264 \
+                            -crf 12 NEW.mp4";
 
 /// How a source is made equirectangular. Only MP4 leaves out what the source says of its projection.
 const CONVERT: &str = "make it equirectangular first: ffmpeg -i SOURCE -vf v360=INPUT:e NEW.mp4";
@@ -719,7 +722,8 @@ mod tests {
         assert!(eyes.contains("two eyes (top and bottom)"), "{eyes}");
     }
 
-    /// A decoder drops pictures until a key frame, and what is counted would not be what is decoded.
+    /// A decoder drops pictures until a key frame, and what is counted would not be what is
+    /// decoded.
     #[test]
     fn a_source_that_begins_without_a_key_frame_is_refused() {
         let mut cut = probed("30/1", "1/1000", &[0, 33, 67]);

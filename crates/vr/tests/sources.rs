@@ -75,8 +75,9 @@ fn encodes(name: &str) -> bool {
     there
 }
 
-/// A search for a time in a transport stream may end behind the key frame that is wanted, and decoding then
-/// begins at the next one: the number of pictures is right, and they are of another GoP.
+/// A search for a time in a transport stream may end behind the key frame that is wanted, and
+/// decoding then begins at the next one: the number of pictures is right, and they are of another
+/// GoP.
 #[test]
 fn each_gop_of_a_transport_stream_has_its_own_pictures() {
     if !ffmpeg() {
@@ -102,8 +103,8 @@ fn each_gop_of_a_transport_stream_has_its_own_pictures() {
     assert!(try_with(at, "late.mp4", &quick()).unwrap().description().gops() >= 4);
 }
 
-/// The first key frame is whole, but pictures that are shown before it need others: they are not decoded,
-/// and no later ones are taken for them.
+/// The first key frame is whole, but pictures that are shown before it need others: they are not
+/// decoded, and no later ones are taken for them.
 #[test]
 fn a_stream_whose_first_pictures_do_not_decode_is_refused() {
     if !ffmpeg() || !encodes("libx265") {
@@ -200,7 +201,8 @@ fn samples(dir: &Path, name: &str) -> Vec<[i16; 2]> {
     bytes.chunks_exact(4).map(|both| [sample(both), sample(&both[2..])]).collect()
 }
 
-/// Of four channels nobody says whether they are loudspeakers or AmbiX, which a mix of loudspeakers spoils.
+/// Of four channels nobody says whether they are loudspeakers or AmbiX, which a mix of loudspeakers
+/// spoils.
 #[test]
 fn sound_of_four_channels_is_refused_with_a_remedy_for_each_kind() {
     if !ffmpeg() {
@@ -254,7 +256,8 @@ fn a_damaged_picture_is_refused_and_the_gop_is_named() {
     for name in ["film.mkv", "film.ts"] {
         ff(at, &format!("{film} -c:v libx264 -preset ultrafast -g 8 -keyint_min 8 {name}"));
         try_with(at, name, &quick()).unwrap();
-        // Within GoP 2, in a picture that others follow; in its middle, which no container looks at.
+        // Within GoP 2, in a picture that others follow; in its middle, which no container looks
+        // at.
         let mut probe = Command::new("ffprobe");
         let entries = ["-v", "error", "-show_entries", "packet=pos,size", "-of", "csv=p=0"];
         let packets = probe.args(entries).arg(name).current_dir(at).output().unwrap().stdout;

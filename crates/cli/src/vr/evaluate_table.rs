@@ -146,7 +146,8 @@ fn qualities(records: &[VrRecord]) -> String {
     format!("{table}\n")
 }
 
-/// How long a session is: in an evaluation the picture begins when the first GoP's time to be sent is over.
+/// How long a session is: in an evaluation the picture begins when the first GoP's time to be sent
+/// is over.
 fn played_s(record: &VrRecord) -> f64 {
     record.gops.max(1) as f64 * record.initial_loading_delay_s.unwrap_or(1.0)
 }

@@ -64,8 +64,8 @@ impl Rates {
         })
     }
 
-    /// The mean rate of all paths together in the time that begins with second `from` and lasts so long,
-    /// Mb/s. Rates may go on after that, as those of a run of the lab do.
+    /// The mean rate of all paths together in the time that begins with second `from` and lasts so
+    /// long, Mb/s. Rates may go on after that, as those of a run of the lab do.
     pub fn mean_mbps(&self, from: usize, lasts: Duration) -> f64 {
         let (mut sum, mut time_s, mut left_s) = (0.0, 0.0, lasts.as_secs_f64());
         for second in self.seconds.iter().skip(from) {

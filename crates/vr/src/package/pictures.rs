@@ -13,8 +13,8 @@ use crate::source::Source;
 pub(crate) enum From {
     /// At the place that the container finds for the GoP's time: quick.
     Seek,
-    /// At the source's first picture: for containers that have no index of their key frames. Each GoP
-    /// takes longer than the one before.
+    /// At the source's first picture: for containers that have no index of their key frames. Each
+    /// GoP takes longer than the one before.
     Start,
 }
 
@@ -25,8 +25,8 @@ impl From {
     }
 }
 
-/// What H.264's decoder says where it begins at a key frame of which later pictures name earlier ones that
-/// they may not use.
+/// What H.264's decoder says where it begins at a key frame of which later pictures name earlier
+/// ones that they may not use.
 const AFTER_SEEKING: &str = "mmco: unref short failure";
 
 /// What came of decoding a GoP.
@@ -34,8 +34,8 @@ const AFTER_SEEKING: &str = "mmco: unref short failure";
 pub(crate) struct Decoded {
     /// How many pictures.
     pub(crate) pictures: u64,
-    /// The first thing that ffmpeg said was wrong with them: it shows something in place of what is damaged,
-    /// and goes on.
+    /// The first thing that ffmpeg said was wrong with them: it shows something in place of what is
+    /// damaged, and goes on.
     pub(crate) wrong: Option<String>,
 }
 
@@ -89,17 +89,17 @@ impl Decoded {
     }
 }
 
-/// The filter that gives pictures the package's size, and what its tiles say of their colours. Left to
-/// itself, ffmpeg turns RGB into YUV by BT.601, and the full range into the other one.
+/// The filter that gives pictures the package's size, and what its tiles say of their colours. Left
+/// to itself, ffmpeg turns RGB into YUV by BT.601, and the full range into the other one.
 pub(crate) fn scale(source: &Source, plan: &Description, flags: &str) -> String {
     let (width, height) = (plan.width, plan.height);
     let colours = Colour::scale_options(plan.colour, &source.pixels);
     format!("scale={width}:{height}:flags={flags}{colours}")
 }
 
-/// The arguments from the source to the filters, which end in `last`, and the number of pictures. The
-/// GoP's pictures are selected by their times: a decoder that drops pictures until one that it can begin
-/// with gives too few, and not later ones in their place.
+/// The arguments from the source to the filters, which end in `last`, and the number of pictures.
+/// The GoP's pictures are selected by their times: a decoder that drops pictures until one that it
+/// can begin with gives too few, and not later ones in their place.
 pub(crate) fn args(
     source: &Source,
     plan: &Description,

@@ -37,7 +37,8 @@ pub const PRESETS: [&str; 9] = [
 ];
 /// The least side of a tile in pixels: less than a macroblock is no tile.
 const MIN_TILE: u32 = 16;
-/// A source's pictures may be so much wider or higher than a sphere's, as what rounds their sides makes them.
+/// A source's pictures may be so much wider or higher than a sphere's, as what rounds their sides
+/// makes them.
 const SHAPE_TOLERANCE: f64 = 0.03;
 /// The most luma of a GoP that is held while its tiles are measured: 8K at 60 per second is 2 GB.
 const MAX_GOP_BYTES: u64 = 4 << 30;
@@ -211,7 +212,8 @@ impl Description {
         Ok(plan)
     }
 
-    /// Whether a GoP of whole pictures, as near to what was asked for as there is one, may be that long.
+    /// Whether a GoP of whole pictures, as near to what was asked for as there is one, may be that
+    /// long.
     fn check_gop(&self, asked_s: f64) -> Result<(), VrError> {
         let [least, most] = GOP_LENGTHS;
         let lasts = self.gop_duration();
@@ -419,11 +421,12 @@ pub(crate) fn is_ambisonic(channels: u8) -> bool {
     matches!(channels, 4 | 9 | 16)
 }
 
-/// Two cardioids, one to the left and one to the right: the first channel of AmbiX is what comes from all
-/// sides, and the second the difference between left and right.
+/// Two cardioids, one to the left and one to the right: the first channel of AmbiX is what comes
+/// from all sides, and the second the difference between left and right.
 pub(crate) const AMBIX_TO_STEREO: &str = "pan=stereo|c0=0.5*c0+0.5*c1|c1=0.5*c0-0.5*c1";
 
-/// Refuses pictures that are not those of one sphere: scaled to another shape they would be packaged as one.
+/// Refuses pictures that are not those of one sphere: scaled to another shape they would be
+/// packaged as one.
 fn check_shape(source: &Source) -> Result<(), String> {
     let (width, height) = (source.width, source.height);
     let ratio = f64::from(width) / f64::from(height.max(1));

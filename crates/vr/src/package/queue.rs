@@ -41,7 +41,8 @@ struct State {
     benches: Vec<Bench>,
     /// How many threads open a GoP just now.
     opening: usize,
-    /// GoPs whose pictures are in memory, or will be: from before they are opened until they are finished.
+    /// GoPs whose pictures are in memory, or will be: from before they are opened until they are
+    /// finished.
     open: usize,
     failure: Option<VrError>,
 }
@@ -53,8 +54,8 @@ enum Work {
     Nothing,
 }
 
-/// Encodes `gops` with `jobs` threads and the workshop of each layer. `finish` takes each GoP when all its
-/// rungs are there, one at a time.
+/// Encodes `gops` with `jobs` threads and the workshop of each layer. `finish` takes each GoP when
+/// all its rungs are there, one at a time.
 ///
 /// # Errors
 /// The first that any piece of work, or `finish`, gives; pieces that were begun are ended first.
@@ -81,8 +82,8 @@ pub(crate) fn encode_all(
     }
 }
 
-/// How many GoPs keep `jobs` threads busy where each has at least so many pieces: enough for a piece each,
-/// and one GoP more, which is opened while the last pieces of another are encoded.
+/// How many GoPs keep `jobs` threads busy where each has at least so many pieces: enough for a
+/// piece each, and one GoP more, which is opened while the last pieces of another are encoded.
 fn most_open(jobs: usize, pieces: usize) -> usize {
     jobs.div_ceil(pieces.max(1)) + 1
 }
