@@ -53,8 +53,11 @@ impl Colour {
     pub(crate) fn or_usual(said: Option<Self>) -> Self {
         let range = said.is_some_and(|said| said.full_range);
         let says = |said: &Self| [said.primaries, said.transfer, said.matrix] != [UNKNOWN; 3];
-        let usual = Self { primaries: 1, transfer: 1, matrix: 1, full_range: range };
-        said.filter(says).unwrap_or(usual)
+        let usual = Self { primaries: BT709, transfer: BT709, matrix: BT709, full_range: range };
+        let said = said.filter(says).unwrap_or(usual);
+        // RGB has got the matrix from us.
+        let is_ours = [said.primaries, said.transfer, said.matrix] == [UNKNOWN, UNKNOWN, BT709];
+        if is_ours { usual } else { said }
     }
 
     /// The options of ffmpeg's filter `scale` that make just this of pixels in that format.
@@ -71,7 +74,9 @@ impl Colour {
 
     /// Whether ffmpeg, left to itself, makes something else of pixels in that format than is said.
     pub(crate) fn wants_scale(said: Option<Self>, pixels: &str) -> bool {
-        pixels != "yuv420p" && Self::scale_options(said, pixels) != ":out_range=tv"
+        // From version 7 on it leaves the full range of yuvj as it is.
+        let is_as_said = Self::scale_options(said, pixels) == ":out_range=tv";
+        pixels != "yuv420p" && (!is_as_said || pixels.starts_with("yuvj"))
     }
 
     /// The options that tell an encoder.

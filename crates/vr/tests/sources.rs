@@ -288,7 +288,6 @@ fn pictures_for_two_eyes_are_refused_whatever_the_size() {
     for (shape, words) in [
         ("96x96", ["two eyes, one above the other", "-vf crop=iw:ih/2:0:0"]),
         ("384x96", ["two eyes, side by side", "-vf crop=iw/2:ih:0:0"]),
-        ("128x72", ["twice as wide as high", "-vf scale=2*ih:ih"]),
     ] {
         let name = format!("{shape}.mkv");
         ff(at, &format!("-f lavfi -i testsrc=size={shape}:rate=8 -t 1 -c:v ffv1 {name}"));
@@ -298,6 +297,11 @@ fn pictures_for_two_eyes_are_refused_whatever_the_size() {
         ff(at, &format!("-i {name} {} -c:v ffv1 new-{name}", words[1]));
         try_with(at, &format!("new-{name}"), &scaled).unwrap();
     }
+    // One that was squeezed.
+    ff(at, "-f lavfi -i testsrc=size=128x72:rate=8 -t 1 -c:v ffv1 squeezed.mkv");
+    let why = try_with(at, "squeezed.mkv", &quick()).unwrap_err();
+    assert!(why.contains("twice as wide as high") && why.contains("--size 144x72"), "{why}");
+    try_with(at, "squeezed.mkv", &scaled).unwrap();
     // Sides that were rounded.
     ff(at, "-f lavfi -i testsrc=size=130x64:rate=8 -t 1 -c:v ffv1 near.mkv");
     try_with(at, "near.mkv", &scaled).unwrap();

@@ -118,7 +118,7 @@ impl<'a> Workshop<'a> {
         let path = open.dir.join(RAW);
         let length = fs::metadata(&path).map_err(VrError::io("read", &path))?.len();
         let picture = u64::from(self.plan.width) * u64::from(self.plan.height) * 3 / 2;
-        Ok(Decoded::new(length / picture, &said, self.source, from))
+        Ok(Decoded::new(length / picture, &said, self.source))
     }
 
     /// The luma planes of the raw pictures.

@@ -52,5 +52,5 @@ fn decode(
     // What ffmpeg says of it is better than what we can.
     let said = running.finish_heard(&source.path, &doing)?;
     let pixels = u64::from(plan.frame().width()) * u64::from(plan.frame().height());
-    Ok(Decoded::new(read / pixels, &said, source, from))
+    Ok(Decoded::new(read / pixels, &said, source))
 }

@@ -168,7 +168,8 @@ impl Description {
         options: &PackageOptions,
         ffmpeg: &str,
     ) -> Result<Self, VrError> {
-        check_shape(source).map_err(|why| VrError::source(&source.path, why))?;
+        check_shape(source, options.size.is_some())
+            .map_err(|why| VrError::source(&source.path, why))?;
         let size = match options.size {
             Some(size) => size,
             None => FrameSize::new(source.width, source.height).map_err(|why| {
@@ -425,9 +426,9 @@ pub(crate) fn is_ambisonic(channels: u8) -> bool {
 /// from all sides, and the second the difference between left and right.
 pub(crate) const AMBIX_TO_STEREO: &str = "pan=stereo|c0=0.5*c0+0.5*c1|c1=0.5*c0-0.5*c1";
 
-/// Refuses pictures that are not those of one sphere: scaled to another shape they would be
-/// packaged as one.
-fn check_shape(source: &Source) -> Result<(), String> {
+/// Refuses pictures that are not those of one sphere: scaled to another shape they would be packaged as
+/// one. One that was squeezed, as into 16:9, is stretched by a size that was given.
+fn check_shape(source: &Source, is_scaled: bool) -> Result<(), String> {
     let (width, height) = (source.width, source.height);
     let ratio = f64::from(width) / f64::from(height.max(1));
     let is_about = |wanted: f64| (ratio / wanted - 1.0).abs() <= SHAPE_TOLERANCE;
@@ -444,10 +445,11 @@ fn check_shape(source: &Source) -> Result<(), String> {
             "has pictures of {width}x{height}, as those for two eyes, {how}, and a sphere for one is twice \
              as wide as high; take one of them: ffmpeg -i SOURCE -vf {crop} -c:v libx264 -crf 12 NEW.mp4"
         ),
+        None if is_scaled => return Ok(()),
         None => format!(
             "has pictures of {width}x{height}, and a whole sphere is twice as wide as high; if these are \
-             one that was squeezed, stretch it first: ffmpeg -i SOURCE -vf scale=2*ih:ih -c:v libx264 \
-             -crf 12 NEW.mp4 (--size WxH scales what is twice as wide as high)"
+             one that was squeezed, --size {}x{height} stretches it",
+            2 * height
         ),
     })
 }
