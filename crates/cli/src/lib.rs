@@ -156,7 +156,7 @@ pub fn run() -> ExitCode {
     match obey(command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            output::tell(&failure);
+            output::fail(&failure);
             ExitCode::from(failure.status())
         }
     }
@@ -205,7 +205,7 @@ fn usage(error: &clap::Error) -> ExitCode {
         }
         _ => {
             let failure = Failure::wrong_use(in_a_line(&error.render().to_string()));
-            output::tell(format_args!("{failure} (see --help)"));
+            output::fail(format_args!("{failure} (see --help)"));
             ExitCode::from(failure.status())
         }
     }

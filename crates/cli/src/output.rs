@@ -7,8 +7,10 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{Args, ColorChoice};
+use tracing::Level;
 
 use crate::failure::Failure;
+use crate::ops::journal;
 
 /// Writes `text` to standard output and flushes it. A reader that has gone away (`| head`) has got
 /// what it wanted: that is success.
@@ -22,7 +24,20 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
 
 /// Writes a line to standard error. Where that cannot be, nothing depends on it.
 pub(crate) fn tell(line: impl fmt::Display) {
-    let _ = writeln!(io::stderr().lock(), "weftline: {line}");
+    tell_as(Level::INFO, line);
+}
+
+/// The same, of a level that the journal is told.
+fn tell_as(level: Level, line: impl fmt::Display) {
+    // Who reads the log as JSON wants nothing before a line.
+    let is_json = LOGS_JSON.load(Ordering::Relaxed);
+    let priority = if is_json { "" } else { journal::priority(level) };
+    let _ = writeln!(io::stderr().lock(), "{priority}weftline: {line}");
+}
+
+/// Says why the program fails.
+pub(crate) fn fail(line: impl fmt::Display) {
+    tell_as(Level::ERROR, line);
 }
 
 /// Options of every command. The help of the program has them, not that of each command.
@@ -92,7 +107,7 @@ pub(crate) fn warn(what: impl fmt::Display) {
     if LOGS_JSON.load(Ordering::Relaxed) {
         tracing::warn!("{what}");
     } else if !is_quiet() {
-        tell(format_args!("warning: {what}"));
+        tell_as(Level::WARN, format_args!("warning: {what}"));
     }
 }
 

@@ -4,9 +4,11 @@
 
 mod common;
 
+use std::fs::File;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixDatagram;
 use std::process::Command;
 use std::thread;
@@ -109,6 +111,37 @@ fn the_time_to_finish_has_an_end_and_a_second_signal_cuts_it_short() {
         ],
     );
     assert!(line.contains("--drain: 'x' is no duration"), "{line}");
+}
+
+/// The journal's end of a stream is a file here: it is known by its device and number.
+#[test]
+fn the_journal_is_told_how_grave_a_line_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let refused =
+        ["serve", "--insecure-plaintext", "--listen", "nowhere:1", "--forward", "127.0.0.1:9"];
+    let served =
+        ["serve", "--insecure-plaintext", "--listen", "127.0.0.1:0", "--forward", "127.0.0.1:9"];
+    for (format, is_journal) in [("text", true), ("text", false), ("json", true)] {
+        let (file, log) = (dir.path().join("log"), dir.path().join("log"));
+        let log = File::create(log).unwrap();
+        let found = log.metadata().unwrap();
+        let stream = format!("{}:{}", found.dev(), found.ino() + u64::from(!is_journal));
+        let mut command = weftline(&[&served[..], &["--log-format", format]].concat());
+        command.env("JOURNAL_STREAM", &stream);
+        let mut server = Daemon::spawn_with(&mut command, log.try_clone().unwrap().into());
+        server.listening();
+        server.signal("-TERM");
+        assert_eq!(server.end().0, Some(0));
+        let failed = weftline(&refused).env("JOURNAL_STREAM", &stream).stderr(log).status();
+        assert_eq!(failed.unwrap().code(), Some(2));
+        let text = std::fs::read_to_string(file).unwrap();
+        let begins = |start: &str| text.lines().any(|line| line.starts_with(start));
+        let of_log = is_journal && format == "text";
+        assert_eq!(begins("<6> INFO stopping"), of_log, "{text}");
+        assert_eq!(begins("<4>weftline: warning: --insecure"), of_log, "{text}");
+        assert_eq!(begins("<3>weftline: "), is_journal, "{text}");
+        assert_eq!(text.contains("<6>"), of_log, "{text}");
+    }
 }
 
 /// A service that answers and closes, and a program that keeps its end open, as pools of idle

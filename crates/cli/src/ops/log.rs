@@ -8,6 +8,7 @@ use tracing_subscriber::filter::{EnvFilter, LevelFilter};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
+use super::journal::WithPriority;
 use crate::failure::Failure;
 use crate::output;
 
@@ -15,7 +16,8 @@ use crate::output;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Format {
-    /// For people: level and message; who keeps the log adds the time
+    /// For people: level and message; who keeps the log adds the time, and the journal is told how
+    /// grave a line is
     #[default]
     Text,
     /// For programs: an object a line, with the time
@@ -54,8 +56,9 @@ pub(crate) fn start(format: Option<Format>, level: Option<&str>) -> Result<(), F
             registry.with(layer.json().flatten_event(true)).try_init()
         }
         Format::Text => {
-            let layer = layer.with_target(false).with_ansi(output::has_color(&io::stderr()));
-            registry.with(layer.without_time()).try_init()
+            let line = tracing_subscriber::fmt::format().with_target(false).without_time();
+            let layer = layer.with_ansi(output::has_color(&io::stderr()));
+            registry.with(layer.event_format(WithPriority(line))).try_init()
         }
     };
     result.map_err(Failure::failed)
