@@ -14,7 +14,7 @@ use crate::config;
 use crate::congestion;
 use crate::daemon::{
     await_answer, end, limit_memory, log_reload, need, parse_duration, parse_size, runtime,
-    warn_of_restart, warn_plaintext,
+    unhurried, warn_of_restart, warn_plaintext,
 };
 use crate::failure::Failure;
 use crate::listeners::{Listener, Listeners};
@@ -570,8 +570,9 @@ pub(crate) fn run(args: ConnectArgs) -> Result<(), Failure> {
         output::print(&doors.greeting)?;
         let mut listeners = Listeners::new(Arc::clone(&life), passed);
         let servers = first.server.join(", ");
+        let begun = async { unhurried(await_answer(&servers, listeners.set(wanted)).await).await };
         tokio::select! {
-            set = await_answer(&servers, listeners.set(wanted)) => set?,
+            set = begun => set?,
             () = life.stopping() => return Ok(()),
         }
         listeners.warn_of_unused();

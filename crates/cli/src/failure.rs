@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 
 use weftline::Error;
+use weftline::refusal::{EXPIRED, TOKEN};
 use weftline_bpf::BpfError;
 use weftline_lab::LabError;
 use weftline_net::NetError;
@@ -17,6 +18,8 @@ use crate::remedy;
 pub(crate) struct Failure {
     message: String,
     status: u8,
+    /// Whether a server does not let this client in.
+    is_refusal: bool,
 }
 
 /// What was asked for was tried and failed.
@@ -67,7 +70,17 @@ impl Failure {
             Some(remedy) => format!("{message}; {remedy}"),
             None => message,
         };
-        Self { message, status }
+        Self { message, status, is_refusal: false }
+    }
+
+    /// The same, as a server does not let this client in.
+    pub(crate) fn refusal(self) -> Self {
+        Self { is_refusal: true, ..self }
+    }
+
+    /// Whether a server does not let this client in.
+    pub(crate) fn is_refusal(&self) -> bool {
+        self.is_refusal
     }
 
     /// The program's exit status.
@@ -95,10 +108,12 @@ impl From<Error> for Failure {
             Error::CongestionNotPermitted { .. } | Error::NoInterfaceAddress { .. } => NOT_POSSIBLE,
             _ => FAILED,
         };
-        match options_of(&error) {
+        let is_refusal = matches!(error, Error::Refused { code: TOKEN | EXPIRED, .. });
+        let failure = match options_of(&error) {
             Some(options) => Self::new(format_args!("{error} ({options})"), status),
             None => Self::new(error, status),
-        }
+        };
+        Self { is_refusal, ..failure }
     }
 }
 

@@ -113,6 +113,38 @@ fn the_time_to_finish_has_an_end_and_a_second_signal_cuts_it_short() {
     assert!(line.contains("--drain: 'x' is no duration"), "{line}");
 }
 
+/// Started again at once, it would have used up the wrong tokens of its address within half a minute.
+#[test]
+fn a_client_that_is_refused_takes_its_time_to_end_under_a_service_manager() {
+    let dir = tempfile::tempdir().unwrap();
+    let [right, wrong] = ["right", "wrong"].map(|name| dir.path().join(name));
+    std::fs::write(&right, "one: a secret of sixteen and more").unwrap();
+    std::fs::write(&wrong, "one: another secret of sixteen").unwrap();
+    let tokens = ["--token-file", right.to_str().unwrap()];
+    let (_server, address, fingerprint) = serve_with(&dir.path().join("state"), echo(), &tokens);
+    let manager = Manager::new();
+    let mut command = weftline(&[
+        "connect",
+        "--server",
+        &address.to_string(),
+        "--fingerprint",
+        &fingerprint,
+        "--path",
+        "one=127.0.0.1",
+        "--listen",
+        "127.0.0.1:0",
+        "--token-file",
+        wrong.to_str().unwrap(),
+    ]);
+    // By hand it is told at once.
+    let output = common::run_alone(&mut command);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let client = Daemon::spawn(command.env("NOTIFY_SOCKET", &manager.path));
+    client.logs("ending in 30s, as each attempt counts against this address");
+    client.signal("-TERM");
+    assert_eq!(client.end().0, Some(0));
+}
+
 /// The journal's end of a stream is a file here: it is known by its device and number.
 #[test]
 fn the_journal_is_told_how_grave_a_line_is() {

@@ -23,11 +23,13 @@ pub(super) fn explain(error: Error, invite: &Invite) -> Failure {
         Error::Refused { peer, code: TOKEN, .. } => Failure::failed(format!(
             "the server {peer} does not let '{name}' in: the invite has been revoked or replaced; \
              make a new one there with 'weftline invite {name}'"
-        )),
+        ))
+        .refusal(),
         Error::Refused { peer, code: EXPIRED, .. } => Failure::failed(format!(
             "the server {peer} does not let '{name}' in any more: the invite has expired; ask for a \
              new one, which 'weftline invite {name} --expires 7d' makes there"
-        )),
+        ))
+        .refusal(),
         Error::WrongFingerprint { peer, .. } => Failure::failed(format!(
             "{peer} is not the server that has made this invite, or has lost its state directory; \
              make a new invite there with 'weftline invite {name}'"

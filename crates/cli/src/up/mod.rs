@@ -33,7 +33,7 @@ use weftline_net::{
 };
 use weftline_tunnel::bond::LaneLink;
 
-use crate::daemon::{await_answer, end, runtime};
+use crate::daemon::{await_answer, end, runtime, unhurried};
 use crate::failure::Failure;
 use crate::instance::Instance;
 use crate::invite::Invite;
@@ -131,8 +131,10 @@ fn go(
         // The server may be out of reach until a network has its login.
         let portals = Portals::new();
         portals.answer(&life);
+        let starting =
+            async { unhurried(Up::start(args, &wish, strict, portals.clone(), files).await).await };
         let started = tokio::select! {
-            started = Up::start(args, &wish, strict, portals.clone(), files) => started.map(Some),
+            started = starting => started.map(Some),
             () = life.stopping() => Ok(None),
         };
         let Ok(Some(started)) = started else {
