@@ -27,8 +27,8 @@ use crate::ops::{Daemon, DashboardPlace, Wanted};
 pub(crate) struct UpArgs {
     /// The server's invite, or - to read it from standard input [default: that of the last time]
     pub(super) invite: Option<String>,
-    /// A link to use, as for `connect`; may be given several times [default: auto, every interface
-    /// that has a default route and is no tunnel]
+    /// A link to use, as for `connect`; may be given several times [default: what `path` in up.toml
+    /// says, else auto, every interface that has a default route and is no tunnel]
     #[arg(long, value_name = "NAME=VIA")]
     pub(super) path: Vec<String>,
     /// Connections that go directly: to a network or an address, port:N, or those of a user, uid:N;
@@ -93,6 +93,8 @@ pub(super) struct Wish {
     /// Where invites are kept.
     pub(super) kept: PathBuf,
     pub(super) exceptions: Vec<Exception>,
+    /// The links to use, as `--path` has them.
+    pub(super) paths: Vec<String>,
     /// Whether questions to DNS go to the server, too.
     pub(super) dns: bool,
     /// Whether downloads and uploads make way for calls.
@@ -120,7 +122,8 @@ impl UpArgs {
         let dns = saved.dns != Some(saved::Dns::System);
         let calls = self.calls.or(saved.calls) == Some(Calls::On);
         let (strict, lan) = (saved.strict || self.strict, saved.lan || self.lan);
-        Ok(Wish { invite, is_new, kept, exceptions, dns, calls, strict, lan })
+        let paths = saved::paths(&self.path, saved.path);
+        Ok(Wish { invite, is_new, kept, exceptions, paths, dns, calls, strict, lan })
     }
 
     /// # Errors
@@ -131,8 +134,8 @@ impl UpArgs {
 
     /// What lanes would go over; what is wrong is told of with the client.
     fn lanes(&self) -> Option<(Client, Vec<LaneLink>)> {
-        let invite = self.invite_to_look().ok()?;
-        let found = Links::new(&self.path, invite.addresses.clone()).ok()?.look().ok()?;
+        let (invite, paths) = self.to_look().ok()?;
+        let found = Links::new(&paths, invite.addresses.clone()).ok()?.look().ok()?;
         let links = links::lanes(&found);
         let client = links::with(&basis(&invite).ok()?, found).build().ok()?;
         Some((client, links))
@@ -147,20 +150,21 @@ impl UpArgs {
         Ok(Wanted { control: self.control.clone(), metrics: None, qlog: None, dashboard })
     }
 
-    fn invite_to_look(&self) -> Result<Invite, Failure> {
+    /// The invite, and the links to use.
+    fn to_look(&self) -> Result<(Invite, Vec<String>), Failure> {
         match (self.wish(), self.invite.as_deref()) {
-            (Ok(wish), _) => Ok(wish.invite),
+            (Ok(wish), _) => Ok((wish.invite, wish.paths)),
             // What only root can read is not needed to look.
             (Err(_), Some(text)) if text != "-" && !geteuid().is_root() => {
-                text.parse().map_err(Failure::wrong_use)
+                Ok((text.parse().map_err(Failure::wrong_use)?, self.path.clone()))
             }
             (Err(failure), _) => Err(failure),
         }
     }
 
     fn client(&self) -> Result<ClientParts, Failure> {
-        let invite = self.invite_to_look()?;
-        let mut links = Links::new(&self.path, invite.addresses.clone())?;
+        let (invite, paths) = self.to_look()?;
+        let mut links = Links::new(&paths, invite.addresses.clone())?;
         let found = links.look()?.into_iter();
         let (paths, servers) = found.map(|(path, server)| (Ok(path), server.into())).unzip();
         Ok(ClientParts {

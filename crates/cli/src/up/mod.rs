@@ -36,7 +36,6 @@ use weftline_tunnel::bond::LaneLink;
 use crate::daemon::{await_answer, end, runtime, unhurried};
 use crate::failure::Failure;
 use crate::instance::Instance;
-use crate::invite::Invite;
 use crate::lifeline;
 use crate::ops::log;
 use crate::ops::{Daemon, Doors, Life};
@@ -120,7 +119,7 @@ fn go(
     let doors = args.doors()?;
     let wish = args.wish()?;
     secrets::raise_file_limit();
-    let strict = Strict::wished(&wish, args, closed)?;
+    let strict = Strict::wished(&wish, closed)?;
     // Before anything is opened that must go with this process.
     let _janitor = lifeline::start(instance, &files.journal, lifeline::Left::RulesAndSysctls)?;
     let runtime = runtime()?;
@@ -132,7 +131,7 @@ fn go(
         let portals = Portals::new();
         portals.answer(&life);
         let starting =
-            async { unhurried(Up::start(args, &wish, strict, portals.clone(), files).await).await };
+            async { unhurried(Up::start(&wish, strict, portals.clone(), files).await).await };
         let started = tokio::select! {
             started = starting => started.map(Some),
             () = life.stopping() => Ok(None),
@@ -203,8 +202,9 @@ struct Reached {
 
 impl Reached {
     /// Asks the server over all links what it offers.
-    async fn server(args: &UpArgs, invite: &Invite, files: &Files) -> Result<Self, Failure> {
-        let mut links = Links::new(&args.path, invite.addresses.clone())?.provided()?;
+    async fn server(wish: &Wish, files: &Files) -> Result<Self, Failure> {
+        let invite = &wish.invite;
+        let mut links = Links::new(&wish.paths, invite.addresses.clone())?.provided()?;
         let basis = basis(invite)?;
         let found = links.look()?;
         if found.is_empty() {
@@ -273,7 +273,6 @@ struct Up {
 
 impl Up {
     async fn start(
-        args: &UpArgs,
         wish: &Wish,
         strict: Option<Strict>,
         portals: Portals,
@@ -281,7 +280,7 @@ impl Up {
     ) -> Result<Self, Failure> {
         let watch = Watch::start()?;
         clear(&files.journal)?;
-        let reached = Reached::server(args, &wish.invite, files).await?;
+        let reached = Reached::server(wish, files).await?;
         let Reached { client, basis, links, lane_links, offer } = reached;
         let granted = lanes::ask(&client, offer).await;
         let number = granted.as_ref().map_or(FIRST_CLIENT, |(_, grant)| grant.client);

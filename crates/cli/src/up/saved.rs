@@ -31,6 +31,13 @@ pub(super) struct Saved {
     /// Exceptions, as `--except` has them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) except: Vec<String>,
+    /// The links to use where the command line names none, as `--path` has them.
+    #[serde(
+        default,
+        deserialize_with = "config::one_or_many",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub(super) path: Vec<String>,
     /// Whether the kill switch is closed, as `--strict` has it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) strict: bool,
@@ -75,6 +82,11 @@ pub(super) fn read(file: &Path) -> Result<Saved, Failure> {
     }
     secrets::warn_if_others_can_read(file);
     config::read(file)
+}
+
+/// The links to use: those that the command line names, else those of the file.
+pub(super) fn paths(given: &[String], kept: Vec<String>) -> Vec<String> {
+    if given.is_empty() { kept } else { given.to_vec() }
 }
 
 /// Whether the file says that the kill switch is to be closed, and whether private networks of links are reached
@@ -170,6 +182,16 @@ mod tests {
         assert_eq!(with("strict = true\nexcept = [\nlan = false # no"), (true, false));
         assert_eq!(with("# strict = true\nexcept = [\nstricter = true"), (false, false));
         assert_eq!(with("strict = ture\n"), (true, false), "it is not opened by an error");
+        let links =
+            "invite = \"weftline:one\"\npath = [\"wifi=wlan0\", \"lte=wwan0,role=metered\"]\n";
+        std::fs::write(&file, links).unwrap();
+        keep(&file, "weftline:two").unwrap();
+        let kept = read(&file).unwrap().path;
+        assert_eq!(kept, ["wifi=wlan0", "lte=wwan0,role=metered"]);
+        assert_eq!(paths(&["auto".to_owned()], kept.clone()), ["auto"]);
+        assert_eq!(paths(&[], kept).len(), 2);
+        std::fs::write(&file, "path = \"auto\"\n").unwrap();
+        assert_eq!(read(&file).unwrap().path, ["auto"]);
         // An invite of several lines.
         std::fs::write(&file, "except = [\"uid:7\"]\ninvite = \"\"\"\\\n  x\"\"\"\n").unwrap();
         keep(&file, "weftline:three").unwrap();

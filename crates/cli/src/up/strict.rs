@@ -7,6 +7,7 @@ use weftline_net::{DEVICE, Inside, KillSwitch, Near, NetError};
 
 use super::args::Wish;
 use super::{Links, UpArgs, saved};
+use crate::config;
 use crate::failure::Failure;
 
 /// How often it is looked whether somebody has removed it, as `nft flush ruleset` does.
@@ -43,7 +44,8 @@ impl Strict {
     /// # Errors
     /// When the kernel cannot do it, or does not let us.
     pub(super) fn close_first(args: &UpArgs) -> Result<Option<Self>, Failure> {
-        let (is_kept, lan) = saved::strict(&saved::file(args.state_dir.as_deref()));
+        let kept = saved::file(args.state_dir.as_deref());
+        let (is_kept, lan) = saved::strict(&kept);
         if !is_kept && !KillSwitch::is_wanted()? {
             return Ok(None);
         }
@@ -53,7 +55,8 @@ impl Strict {
             );
         }
         // What is wrong with the links is told of later.
-        let links = Links::new(&args.path, Vec::new());
+        let kept = config::read::<saved::Saved>(&kept).map(|saved| saved.path).unwrap_or_default();
+        let links = Links::new(&saved::paths(&args.path, kept), Vec::new());
         let used = links.map(|links| links.interfaces()).unwrap_or_default();
         Self::close(lan || args.lan, used).map(Some)
     }
@@ -62,11 +65,7 @@ impl Strict {
     ///
     /// # Errors
     /// When it cannot be closed, or something is to go directly all the same.
-    pub(super) fn wished(
-        wish: &Wish,
-        args: &UpArgs,
-        closed: Option<Self>,
-    ) -> Result<Option<Self>, Failure> {
+    pub(super) fn wished(wish: &Wish, closed: Option<Self>) -> Result<Option<Self>, Failure> {
         if !wish.strict && closed.is_none() {
             return match wish.lan {
                 true => Err(Failure::wrong_use("--lan is for --strict, which is not given")),
@@ -85,7 +84,7 @@ impl Strict {
                  up.toml), or strict",
             ));
         }
-        let links = Links::new(&args.path, wish.invite.addresses.clone())?;
+        let links = Links::new(&wish.paths, wish.invite.addresses.clone())?;
         closed.map_or_else(|| Self::close(wish.lan, links.interfaces()), Ok).map(Some)
     }
 
