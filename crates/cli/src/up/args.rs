@@ -57,6 +57,10 @@ pub(crate) struct UpArgs {
     /// $RUNTIME_DIRECTORY, or in /run/weftline]
     #[arg(long, value_name = "PATH|none", hide_short_help = true)]
     pub(super) control: Option<Control>,
+    /// Where Prometheus can fetch metrics over HTTP, such as 127.0.0.1:9470: no authentication
+    /// [default: what `metrics` in up.toml says, else nowhere]
+    #[arg(long, value_name = "ADDR")]
+    pub(super) metrics: Option<SocketAddr>,
     /// A dashboard for browsers at this address, such as 127.0.0.1:9480
     ///
     /// The daemon prints the address to open, which has a token; `weftline status --url` shows it
@@ -102,6 +106,8 @@ pub(super) struct Wish {
     /// Whether the kill switch is closed, and whether private networks of links are reached then.
     pub(super) strict: bool,
     pub(super) lan: bool,
+    /// Where metrics are fetched.
+    pub(super) metrics: Option<SocketAddr>,
 }
 
 impl UpArgs {
@@ -123,7 +129,8 @@ impl UpArgs {
         let calls = self.calls.or(saved.calls) == Some(Calls::On);
         let (strict, lan) = (saved.strict || self.strict, saved.lan || self.lan);
         let paths = saved::paths(&self.path, saved.path);
-        Ok(Wish { invite, is_new, kept, exceptions, paths, dns, calls, strict, lan })
+        let metrics = self.metrics.or(saved.metrics);
+        Ok(Wish { invite, is_new, kept, exceptions, paths, dns, calls, strict, lan, metrics })
     }
 
     /// # Errors
@@ -134,36 +141,38 @@ impl UpArgs {
 
     /// What lanes would go over; what is wrong is told of with the client.
     fn lanes(&self) -> Option<(Client, Vec<LaneLink>)> {
-        let (invite, paths) = self.to_look().ok()?;
+        let (invite, paths, _) = self.to_look().ok()?;
         let found = Links::new(&paths, invite.addresses.clone()).ok()?.look().ok()?;
         let links = links::lanes(&found);
         let client = links::with(&basis(&invite).ok()?, found).build().ok()?;
         Some((client, links))
     }
 
-    /// Where the daemon shows how it is.
+    /// Where the daemon shows how it is, by the command line alone.
     ///
     /// # Errors
     /// When no dashboard can be where one is wanted.
     pub(super) fn doors(&self) -> Result<Wanted, Failure> {
         let dashboard = DashboardPlace::of(self.dashboard, &self.behind_proxy)?;
-        Ok(Wanted { control: self.control.clone(), metrics: None, qlog: None, dashboard })
+        let (control, metrics) = (self.control.clone(), self.metrics);
+        Ok(Wanted { control, metrics, qlog: None, dashboard })
     }
 
-    /// The invite, and the links to use.
-    fn to_look(&self) -> Result<(Invite, Vec<String>), Failure> {
+    /// The invite, the links to use, and where metrics are.
+    fn to_look(&self) -> Result<(Invite, Vec<String>, Option<SocketAddr>), Failure> {
         match (self.wish(), self.invite.as_deref()) {
-            (Ok(wish), _) => Ok((wish.invite, wish.paths)),
+            (Ok(wish), _) => Ok((wish.invite, wish.paths, wish.metrics)),
             // What only root can read is not needed to look.
             (Err(_), Some(text)) if text != "-" && !geteuid().is_root() => {
-                Ok((text.parse().map_err(Failure::wrong_use)?, self.path.clone()))
+                let invite = text.parse().map_err(Failure::wrong_use)?;
+                Ok((invite, self.path.clone(), self.metrics))
             }
             (Err(failure), _) => Err(failure),
         }
     }
 
     fn client(&self) -> Result<ClientParts, Failure> {
-        let (invite, paths) = self.to_look()?;
+        let (invite, paths, metrics) = self.to_look()?;
         let mut links = Links::new(&paths, invite.addresses.clone())?;
         let found = links.look()?.into_iter();
         let (paths, servers) = found.map(|(path, server)| (Ok(path), server.into())).unzip();
@@ -174,7 +183,7 @@ impl UpArgs {
             files: Vec::new(),
             places: Vec::new(),
             listeners: Ok(BTreeSet::from([LocalService::Captured])),
-            doors: self.doors()?,
+            doors: Wanted { metrics, ..self.doors()? },
             plaintext: false,
             certificate: None,
             token: Shown::Invite(invite.name.clone()),

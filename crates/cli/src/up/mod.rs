@@ -38,7 +38,7 @@ use crate::failure::Failure;
 use crate::instance::Instance;
 use crate::lifeline;
 use crate::ops::log;
-use crate::ops::{Daemon, Doors, Life};
+use crate::ops::{Daemon, Doors, Life, Wanted};
 use crate::{output, secrets};
 use args::Wish;
 use invited::{basis, explain};
@@ -118,6 +118,7 @@ fn go(
 ) -> Result<(), Failure> {
     let doors = args.doors()?;
     let wish = args.wish()?;
+    let doors = Wanted { metrics: wish.metrics, ..doors };
     secrets::raise_file_limit();
     let strict = Strict::wished(&wish, closed)?;
     // Before anything is opened that must go with this process.

@@ -1,5 +1,6 @@
 //! The invite of the last time, so that `weftline up` needs none.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
@@ -38,6 +39,9 @@ pub(super) struct Saved {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub(super) path: Vec<String>,
+    /// Where metrics are fetched, as `--metrics` has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) metrics: Option<SocketAddr>,
     /// Whether the kill switch is closed, as `--strict` has it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) strict: bool,

@@ -70,6 +70,18 @@ fn a_link_that_comes_is_used() {
 }
 
 #[test]
+fn metrics_are_where_the_file_says() {
+    let Some(net) = Network::set_up() else { return };
+    let (_server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
+    fs::write(net.state.path().join("up.toml"), "metrics = \"127.0.0.1:0\"\n").unwrap();
+    let mut up = Daemon::spawn(&mut net.command(&net.client, &net.up_args(&invite)));
+    let at = up.says("metrics on");
+    up.says("up:");
+    let shown = text(&net.curl(&format!("http://{at}/metrics")).stdout);
+    assert!(shown.contains("weftline_build{daemon=\"up\""), "{shown}");
+}
+
+#[test]
 fn a_modem_that_comes_back_is_loosened_again() {
     let Some(net) = Network::set_up() else { return };
     let filter = |name: &str| format!("/proc/sys/net/ipv4/conf/{name}/rp_filter");
