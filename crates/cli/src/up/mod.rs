@@ -137,10 +137,14 @@ fn go(
             started = starting => started.map(Some),
             () = life.stopping() => Ok(None),
         };
-        let Ok(Some(started)) = started else {
-            // What a user has opened meanwhile.
-            tokio::task::block_in_place(|| portals.end());
-            return started.map(|_| ());
+        let started = match started {
+            Ok(Some(started)) => started,
+            ended => {
+                // What a user has opened meanwhile: a start that has failed is begun again.
+                let close = if ended.is_err() { Portals::leave } else { Portals::end };
+                tokio::task::block_in_place(|| close(&portals));
+                return ended.map(|_| ());
+            }
         };
         if wish.is_new {
             saved::keep(&wish.kept, &wish.invite.to_string())?;

@@ -159,6 +159,8 @@ impl Portals {
             return Err("this 'weftline up' is ending".to_owned());
         }
         if request.end && state.open.as_ref().is_none_or(|one| one.request.link != request.link) {
+            // By the kill switch it may be, from an `up` that has failed to start.
+            apply(request).map_err(|failure| failure.to_string())?;
             return Err(format!("{} is not open", request.link));
         }
         // One at a time, so that it can be told which.
@@ -203,6 +205,15 @@ impl Portals {
         {
             tracing::warn!("{error}");
         }
+    }
+
+    /// Opens nothing any more, and leaves what the kill switch lets through to its time: what has
+    /// failed to start is begun again, and the login for which a link was opened may be what it has
+    /// lacked.
+    pub(super) fn leave(&self) {
+        let mut state = self.state.lock().expect("no panic");
+        state.is_over = true;
+        drop(state.open.take());
     }
 
     /// Closes what is open, and opens nothing any more.

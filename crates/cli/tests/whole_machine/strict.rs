@@ -385,8 +385,9 @@ fn a_link_is_opened_to_a_browser_before_the_server_is_reached() {
     // It listens for that a moment later.
     until("the link is opened", || opens().status.success());
     assert_eq!(browse("400", "1234"), "192.168.1.20");
-    up.signal("-KILL");
-    assert_eq!(up.end().0, None);
+    // It fails, as nothing answers, and the login may not be done by then.
+    assert_eq!(up.end().0, Some(1));
+    assert_eq!(browse("400", "1234"), "192.168.1.20");
     // The next one closes the kill switch anew, and leaves the link as it is.
     let up = start();
     assert_eq!(browse("400", "1234"), "192.168.1.20");
