@@ -318,10 +318,8 @@ impl ConnectArgs {
         for server in self.servers()? {
             builder = builder.server(server);
         }
-        for path in self.paths() {
-            builder = builder.path(paths::provided(path?)?);
-        }
-        Ok(builder)
+        let written = self.paths().into_iter().collect::<Result<_, _>>()?;
+        Ok(paths::provided(written, false)?.into_iter().fold(builder, ClientBuilder::path))
     }
 
     fn servers(&self) -> Result<Vec<ServerAddr>, Failure> {

@@ -122,12 +122,29 @@ fn bind(via: &str) -> Bind {
     bind
 }
 
-/// The path, if this machine has its place and its congestion control.
+/// The paths, with congestion controls that this machine has. One whose link is not there, as a
+/// modem that nobody has plugged in yet, is warned of: it is taken when it comes. Without `others`,
+/// one has to be there.
+///
+/// # Errors
+/// When none of the links is there, or a congestion control is not.
+pub(crate) fn provided(paths: Vec<PathConfig>, others: bool) -> Result<Vec<PathConfig>, Failure> {
+    let absent = |path: &PathConfig| Some((path.name.clone(), path.bind.check().err()?));
+    let mut absent: Vec<_> = paths.iter().filter_map(absent).collect();
+    if absent.len() == paths.len() && !others && !absent.is_empty() {
+        return Err(absent.swap_remove(0).1.into());
+    }
+    for (name, error) in absent {
+        tracing::warn!("path {name}: {error}; it is used as soon as it is there");
+    }
+    paths.into_iter().map(with_control).collect()
+}
+
+/// The path, if this machine has its congestion control.
 ///
 /// # Errors
 /// When it has not.
-pub(crate) fn provided(mut path: PathConfig) -> Result<PathConfig, Failure> {
-    path.bind.check()?;
+pub(crate) fn with_control(mut path: PathConfig) -> Result<PathConfig, Failure> {
     path.congestion = path.congestion.as_deref().map(congestion::provide).transpose()?;
     Ok(path)
 }

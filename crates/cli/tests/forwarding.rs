@@ -63,6 +63,20 @@ fn ask(local: SocketAddr, question: &[u8]) -> Vec<u8> {
 }
 
 #[test]
+fn a_path_that_is_not_there_is_left_out_if_another_one_is() {
+    let state = tempfile::tempdir().unwrap();
+    let (_server, address, fingerprint) = serve(state.path(), target(reversing));
+    let server = address.to_string();
+    let args = ["connect", "--server", &server, "--fingerprint", &fingerprint];
+    let args = [&args[..], &["--listen", "127.0.0.1:0", "--path", "lte=nosuch0"]].concat();
+    let refused = common::failure(2, &args);
+    assert!(refused.contains("unknown interface 'nosuch0' (there are: "), "{refused}");
+    let mut client = Daemon::start(&[&args[..], &["wifi=127.0.0.1"]].concat());
+    client.logs("path lte: unknown interface 'nosuch0'");
+    assert_eq!(ask(client.listening(), b"one"), b"eno");
+}
+
+#[test]
 fn bytes_and_half_closes_pass_both_ways() {
     let (_server, _client, local, _state) = daemons(target(reversing));
     thread::scope(|scope| {

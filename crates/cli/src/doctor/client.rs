@@ -167,7 +167,7 @@ fn there(path: PathConfig) -> Result<PathConfig, Finding> {
                       another way";
         return Err(Finding::error(Check::Link, "paths", Failure::from(error), remedy));
     }
-    paths::provided(path).map_err(|failure| {
+    paths::with_control(path).map_err(|failure| {
         let remedy = "do what it says, or choose another congestion control";
         Finding::error(Check::Congestion, "paths", failure, remedy)
     })

@@ -48,12 +48,12 @@ impl Links {
         Ok(Self { named, auto, found: Vec::new(), servers, pairs: Vec::new() })
     }
 
-    /// The same, if those that are named are there.
+    /// The same, if one of those that are named is there, or others are found.
     ///
     /// # Errors
-    /// When one is not.
+    /// When none is.
     pub(super) fn provided(mut self) -> Result<Self, Failure> {
-        self.named = self.named.into_iter().map(paths::provided).collect::<Result<_, _>>()?;
+        self.named = paths::provided(self.named, self.auto)?;
         Ok(self)
     }
 

@@ -69,6 +69,32 @@ fn a_link_that_comes_is_used() {
     net.comes_to_see(&site, "198.51.100.1");
 }
 
+/// As after a reboot: what the links are stands in up.toml, and a modem is not plugged in yet.
+#[test]
+fn a_link_of_the_file_that_is_not_there_yet_is_used_when_it_comes() {
+    let Some(net) = Network::set_up() else { return };
+    let site = Site::start(&net.internet, &format!("{FAR_V4}:80"));
+    let (_server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
+    let links = "path = [\"wifi=wlan0\", \"usb=usb0,role=backup\"]\n";
+    fs::write(net.state.path().join("up.toml"), links).unwrap();
+    // The command line counts, and what it names has to be there.
+    let alone =
+        net.run(&net.client, &[&net.up_args(&invite)[..], &["--path", "usb=usb0"]].concat());
+    let said = text(&alone.stderr);
+    assert!(alone.status.code() == Some(2) && said.contains("unknown interface 'usb0'"), "{said}");
+    let mut up = Daemon::spawn(&mut net.command(&net.client, &net.up_args(&invite)));
+    up.logs("path usb: unknown interface 'usb0'");
+    let said = up.says("up:");
+    assert!(said.contains("over wifi, usb"), "{said}");
+    net.comes_to_see(&site, "198.51.100.1");
+    join((&net.client, "usb0"), (&net.server, "usb0"));
+    ip(&net.server, "addr add 10.65.0.1/30 dev usb0");
+    ip(&net.client, "addr add 10.65.0.2/30 dev usb0");
+    ip(&net.client, "route add default via 10.65.0.1 dev usb0 metric 800");
+    ip(&net.client, "link set wlan0 down");
+    net.comes_to_see(&site, "198.51.100.1");
+}
+
 #[test]
 fn metrics_are_where_the_file_says() {
     let Some(net) = Network::set_up() else { return };

@@ -289,8 +289,8 @@ impl PlayArgs {
             let server: ServerAddr = server.parse().map_err(Failure::wrong_use)?;
             builder = builder.server(server);
         }
-        for path in paths::parse_all(&self.path)? {
-            builder = builder.path(paths::provided(path)?);
+        for path in paths::provided(paths::parse_all(&self.path)?, false)? {
+            builder = builder.path(path);
         }
         if let Some(name) = &self.congestion {
             builder = builder.congestion(congestion::provide(name)?);
