@@ -7,7 +7,7 @@ use std::fmt;
 use std::fs;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -30,6 +30,8 @@ use crate::random::random_seed;
 pub(crate) const ALPN: &[u8] = b"weftline";
 /// The file in the state directory that holds certificate and key.
 const IDENTITY_FILE: &str = "identity.pem";
+/// The state directory of root. Services of systemd have theirs below it.
+const ROOT_STATE_DIR: &str = "/var/lib/weftline";
 /// The name in a self-made certificate; clients compare the fingerprint, not the name.
 const SELF_SIGNED_NAME: &str = "weftline";
 
@@ -292,7 +294,7 @@ impl Identity {
 /// When the environment names no home directory.
 pub fn default_state_dir() -> Result<PathBuf, Error> {
     if rustix::process::geteuid().is_root() {
-        return Ok(PathBuf::from("/var/lib/weftline"));
+        return Ok(PathBuf::from(ROOT_STATE_DIR));
     }
     let set = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     set("XDG_STATE_HOME")
@@ -305,10 +307,23 @@ pub fn default_state_dir() -> Result<PathBuf, Error> {
         })
 }
 
+/// Makes the state directory `dir` for its owner alone. Others may pass through `shared`, where it
+/// is that directory or below it: services with users of their own keep their state there. They can
+/// list nothing, and all files in it are for their owners.
+fn make_state_dir(dir: &Path, shared: &Path) -> io::Result<()> {
+    let make = |dir: &Path| fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    if dir.starts_with(shared) && !shared.try_exists()? {
+        make(shared)?;
+        // Whatever the mask of this process.
+        fs::set_permissions(shared, fs::Permissions::from_mode(0o711))?;
+    }
+    make(dir)
+}
+
 /// Makes a self-signed identity at `path`; when another process makes one at the same time, the
 /// first wins.
 fn make_identity(dir: &Path, path: &Path) -> io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    make_state_dir(dir, Path::new(ROOT_STATE_DIR))?;
     let made = rcgen::generate_simple_self_signed([SELF_SIGNED_NAME.to_owned()])
         .map_err(io::Error::other)?;
     let pem = made.cert.pem() + &made.signing_key.serialize_pem();
@@ -432,4 +447,28 @@ fn is_disconnect(error: &io::Error) -> bool {
             | io::ErrorKind::ConnectionAborted
             | io::ErrorKind::BrokenPipe
     )
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "test code")]
+
+    use super::*;
+
+    #[test]
+    fn services_pass_through_the_directory_that_root_makes() {
+        let place = tempfile::tempdir().unwrap();
+        let shared = place.path().join("weftline");
+        let mode = |dir: &Path| fs::metadata(dir).unwrap().permissions().mode() & 0o777;
+        let own = place.path().join("own");
+        make_state_dir(&own, &shared).unwrap();
+        assert_eq!(mode(&own), 0o700);
+        assert!(!shared.exists());
+        let below = shared.join("serve-web");
+        make_state_dir(&below, &shared).unwrap();
+        assert_eq!((mode(&shared), mode(&below)), (0o711, 0o700));
+        fs::set_permissions(&shared, fs::Permissions::from_mode(0o700)).unwrap();
+        make_state_dir(&shared, &shared).unwrap();
+        assert_eq!(mode(&shared), 0o700, "what is there is the administrator's");
+    }
 }
