@@ -83,7 +83,7 @@ fn the_units_are_valid_and_tight() {
             services.push(copy);
         }
     }
-    assert_eq!(services.len(), 7);
+    assert_eq!(services.len(), 8);
     let output = command.output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     // systemd before 253 does not know the type and says so; everything else must be right.
