@@ -33,11 +33,19 @@ pub(super) async fn examine(parts: ServerParts) -> Findings {
             ("no address is given", "give --listen 0.0.0.0:4433, or a socket unit");
         findings.add(Finding::warning(Check::Configuration, "listen", found, remedy));
     }
+    // Of whole machines it carries UDP, by the same port.
+    let carries_packets = matches!(parts.target, Ok(Target::Internet(_)));
     for address in &parts.listen {
         findings.add(ports::look(Daemon::Serve, *address));
         if !address.ip().is_loopback() {
-            findings.extend(firewall::look(address.port()));
+            findings.extend(firewall::look(address.port(), firewall::Protocol::Tcp));
+            if carries_packets {
+                findings.extend(firewall::look(address.port(), firewall::Protocol::Udp));
+            }
         }
+    }
+    if carries_packets {
+        findings.extend(firewall::forwarding());
     }
     findings.extend(doors::look(Daemon::Serve, &parts.doors));
     findings.extend(parts.token_file.as_deref().and_then(tokens));

@@ -26,6 +26,12 @@ use crate::lifeline::{self, Lifeline};
 const OWN_ADDRESSES: Duration = Duration::from_secs(5);
 /// The least time between two looks at the links.
 const PAUSE: Duration = Duration::from_millis(50);
+/// The time between two looks at the firewall, which others change, such as Docker when it starts.
+const FIREWALL: Duration = Duration::from_secs(60);
+/// What lets the packets of clients through a firewall that drops what is forwarded.
+pub(crate) const LET_THROUGH: &str = "let 'weft-exit' through: 'ufw route allow in on weft-exit', \
+    beside Docker 'iptables -I DOCKER-USER -i weft-exit -j ACCEPT' and the same with -o, else \
+    'iptables -I FORWARD -i weft-exit -j ACCEPT' and the same with -o";
 /// How long the place of a server that has ended is waited for.
 const CLAIM: Duration = Duration::from_secs(5);
 
@@ -84,7 +90,6 @@ impl Lanes {
         };
         let exit = Exit::start(&config).inspect_err(|_| _ = Journal::undo(&journal))?;
         let name = weftline_net::EXIT_DEVICE;
-        warn_of_firewall(name);
         let permit = permit(egress.clone());
         let bond = BondServer::start(exit.device(), name, addresses, permit)
             .inspect_err(|_| _ = Journal::undo(&journal))
@@ -100,8 +105,13 @@ impl Lanes {
         })
     }
 
-    /// Follows the links of this machine, for as long as there are lanes: answers come by new ones, too.
+    /// Follows the links and the firewall of this machine, for as long as there are lanes.
     pub(crate) async fn follow(lanes: Weak<Self>) {
+        tokio::join!(Self::follow_links(lanes.clone()), Self::follow_firewall(lanes));
+    }
+
+    /// Has answers come by new links, too.
+    async fn follow_links(lanes: Weak<Self>) {
         let watch = match Watch::start() {
             Ok(watch) => watch,
             Err(error) => return tracing::warn!("new links carry no answers to clients: {error}"),
@@ -123,21 +133,39 @@ impl Lanes {
         }
     }
 
+    /// Says when a firewall lets nothing through this machine, and so nothing of clients. Without a
+    /// word it would look as if all were well: lanes are up, and names are found.
+    async fn follow_firewall(lanes: Weak<Self>) {
+        let mut known = None;
+        while lanes.strong_count() > 0 {
+            let look = || weftline_net::forbids_forwarding(weftline_net::EXIT_DEVICE);
+            if let Ok(Ok(found)) = tokio::task::spawn_blocking(look).await
+                && found != known
+            {
+                match &found {
+                    Some(chain) => tracing::warn!("{}; {LET_THROUGH}", forbidding(chain)),
+                    None => tracing::info!(
+                        "the firewall of this machine lets clients' UDP through again"
+                    ),
+                }
+                known = found;
+            }
+            tokio::time::sleep(FIREWALL).await;
+        }
+    }
+
     /// How each client's lanes are.
     pub(crate) fn status(&self) -> Vec<BondStatus> {
         self.bond.status().unwrap_or_default()
     }
 }
 
-/// A firewall that lets nothing through this machine lets nothing of clients through, which would look as if all
-/// were well: lanes are up, and names are found.
-fn warn_of_firewall(device: &str) {
-    if let Ok(Some(chain)) = weftline_net::forbids_forwarding(device) {
-        tracing::warn!(
-            "the firewall of this machine drops what it forwards, and so clients' UDP and ICMP ({chain}): let \
-             '{device}' through, as by 'iptables -I FORWARD -i {device} -j ACCEPT' and the same with -o"
-        );
-    }
+/// That a chain of a firewall drops what this machine forwards.
+pub(crate) fn forbidding(chain: &str) -> String {
+    format!(
+        "the firewall of this machine drops what it forwards, and so clients' UDP and ICMP \
+         ({chain})"
+    )
 }
 
 impl Drop for Lanes {
@@ -315,6 +343,11 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "test code")]
 
     use super::*;
+
+    #[test]
+    fn what_is_to_be_let_through_is_our_device() {
+        assert!(LET_THROUGH.contains(weftline_net::EXIT_DEVICE));
+    }
 
     #[test]
     fn a_client_keeps_its_number() {

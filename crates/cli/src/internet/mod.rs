@@ -25,7 +25,7 @@ use crate::instance::{Instance, write_whole};
 use crate::invite::{Invite, MAX_ADDRESSES};
 use crate::output;
 pub(crate) use command::{InviteArgs, run};
-pub(crate) use lanes::Lanes;
+pub(crate) use lanes::{LET_THROUGH, Lanes, forbidding};
 use tokens::{Entry, entries, read_tokens, secret};
 
 /// The port of a server that is told none.

@@ -534,6 +534,14 @@ fn a_firewall_that_lets_nothing_through_the_server_is_told_of() {
     };
     nft("add table ip filter");
     nft("add chain ip filter FORWARD { type filter hook forward priority 0; policy drop; }");
+    let doctor = || {
+        let options = ["doctor", "serve", "--internet", "--listen", "0.0.0.0:4433"];
+        let options = [&options[..], &["--state-dir", net.state(), "--control", "none"]].concat();
+        text(&net.run(&net.server, &options).stdout)
+    };
+    let said = doctor();
+    assert!(said.contains(WHAT) && said.contains("'ufw route allow in on weft-exit'"), "{said}");
+    assert!(!said.contains("port 4433/udp"), "{said}");
     let (server, _) = net.serve(&["--listen", "0.0.0.0:4433"]);
     server.logs(WHAT);
     server.signal("-TERM");
@@ -541,6 +549,15 @@ fn a_firewall_that_lets_nothing_through_the_server_is_told_of() {
     // As the line says.
     nft("add rule ip filter FORWARD iifname weft-exit accept");
     nft("add rule ip filter FORWARD oifname weft-exit accept");
+    let said = doctor();
+    assert!(!said.contains(WHAT), "{said}");
+    // Open to TCP alone.
+    nft("add chain ip filter INPUT { type filter hook input priority 0; policy drop; }");
+    nft("add rule ip filter INPUT tcp dport 4433 accept");
+    let said = doctor();
+    assert!(said.contains("port 4433/udp") && said.contains("'ufw allow 4433/udp'"), "{said}");
+    nft("flush chain ip filter INPUT");
+    nft("delete chain ip filter INPUT");
     let far = Echo::start(&net.internet, &format!("{FAR_V4}:7000"));
     let (server, invite) = net.serve(&["--listen", "0.0.0.0:4433"]);
     let up = up(&net, &invite);
