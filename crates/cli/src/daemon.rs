@@ -100,8 +100,9 @@ pub(crate) async fn await_answer<T>(whom: &str, answer: impl Future<Output = T>)
     answer.await
 }
 
-/// How long a program that a service manager starts again and again goes on after its server has refused it:
-/// wrong tokens count against all clients that share its address, and ten a minute shut them out.
+/// How long a program that a service manager starts again and again goes on after its server has
+/// refused it: wrong tokens count against all clients that share its address, and ten a minute shut
+/// them out.
 const REFUSED: Duration = Duration::from_secs(30);
 
 /// Hands a result on, and takes its time about it if a server does not let this client in.

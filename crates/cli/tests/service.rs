@@ -113,7 +113,8 @@ fn the_time_to_finish_has_an_end_and_a_second_signal_cuts_it_short() {
     assert!(line.contains("--drain: 'x' is no duration"), "{line}");
 }
 
-/// Started again at once, it would have used up the wrong tokens of its address within half a minute.
+/// Started again at once, it would have used up the wrong tokens of its address within half a
+/// minute.
 #[test]
 fn a_client_that_is_refused_takes_its_time_to_end_under_a_service_manager() {
     let dir = tempfile::tempdir().unwrap();

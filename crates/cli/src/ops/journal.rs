@@ -23,8 +23,8 @@ pub(crate) fn priority(level: Level) -> &'static str {
     }
 }
 
-/// Whether standard error is what systemd has connected to the journal. The variable is inherited by programs
-/// whose standard error is something else.
+/// Whether standard error is what systemd has connected to the journal. The variable is inherited
+/// by programs whose standard error is something else.
 fn is_journal() -> bool {
     let Some(named) = std::env::var_os("JOURNAL_STREAM") else { return false };
     let found = rustix::fs::fstat(io::stderr());
