@@ -115,7 +115,7 @@ impl Client {
         let (control, denial) = (connection.control(), Arc::clone(&self.denial));
         tokio::spawn(async move {
             let answer = control.established().await;
-            denial.note(revision, &answer.as_ref().map(|()| ()).map_err(|error| &**error));
+            denial.note(revision, &answer.as_ref().copied().map_err(|error| &**error));
         });
         Ok(connection)
     }

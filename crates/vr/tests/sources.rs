@@ -42,7 +42,7 @@ fn try_with(dir: &Path, name: &str, options: &PackageOptions) -> Result<Package,
 /// Why a file in `dir` is refused; says all of `words`, and nothing is begun.
 #[track_caller]
 fn refused(dir: &Path, name: &str, words: &[&str]) {
-    let why = try_with(dir, name, &quick()).err().expect("it should be refused");
+    let why = try_with(dir, name, &quick()).expect_err("it should be refused");
     for word in words.iter().chain(&[name]) {
         assert!(why.contains(word), "no '{word}' in: {why}");
     }
