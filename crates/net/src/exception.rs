@@ -13,8 +13,6 @@ pub enum Exception {
     Port(u16),
     /// Those of a user's programs.
     User(u32),
-    /// Those of TCP to an address, and nothing else that goes there.
-    Connections(IpAddr),
 }
 
 /// A text that is no exception.

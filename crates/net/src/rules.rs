@@ -129,11 +129,7 @@ pub(crate) fn exceptions(all: &[Exception], ipv6: bool, scope: Scope) -> Vec<Rul
             Exception::Network(address, length) if address.is_ipv6() == ipv6 => {
                 rules.push(Rule { to: Some((address, length)), ..whole });
             }
-            Exception::Connections(address) if address.is_ipv6() == ipv6 => {
-                let to = Some((address, if ipv6 { 128 } else { 32 }));
-                rules.push(Rule { to, protocol: Some(TCP), ..whole });
-            }
-            Exception::Network(..) | Exception::Connections(_) => {}
+            Exception::Network(..) => {}
             // Without a protocol it would hold for a type of ICMP, too.
             Exception::Port(port) if scope == Scope::Tcp => rules.push(of_port(TCP, port)),
             Exception::Port(port) => rules.extend([of_port(TCP, port), of_port(UDP, port)]),
@@ -175,13 +171,6 @@ mod tests {
         let all = ours(Scope::Tcp);
         assert_eq!(all[2].len(), 1 + 1 + 2 + 2);
         assert!(all.concat().iter().all(is_ours));
-        let server = [Exception::Connections(own)];
-        assert!(exceptions(&server, false, Scope::Tcp).is_empty());
-        for scope in [wide, Scope::Tcp] {
-            let rules = exceptions(&server, true, scope);
-            assert_eq!(rules.len(), 1);
-            assert_eq!((rules[0].to, rules[0].protocol), (Some((own, 128)), Some(TCP)));
-        }
         // Of an earlier version.
         assert!(is_ours(&Rule { action: RuleAction::Lookup(MAIN), ..all[2][0] }));
         assert!(is_ours(&Rule { priority: 5204, action: RuleAction::Unreachable, ..all[0][0] }));

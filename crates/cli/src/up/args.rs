@@ -110,16 +110,6 @@ pub(super) struct Wish {
     pub(super) metrics: Option<SocketAddr>,
 }
 
-impl Wish {
-    /// What goes directly. Connections to the server itself do, such as SSH: through it they would
-    /// be refused. With the kill switch closed nothing does.
-    pub(super) fn direct(&self, is_strict: bool) -> Vec<Exception> {
-        let server = self.invite.addresses.iter().filter(|_| !is_strict);
-        let server = server.map(|address| Exception::Connections(address.ip()));
-        self.exceptions.iter().copied().chain(server).collect()
-    }
-}
-
 impl UpArgs {
     /// # Errors
     /// When there is no invite, or something cannot be read.

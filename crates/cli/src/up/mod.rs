@@ -28,8 +28,8 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use weftline::{Client, ClientBuilder, Forwarder, InternetOffer};
 use weftline_net::{
-    Capture, CaptureConfig, DEVICE, Exception, FIRST_CLIENT, Ipv6, Journal, KillSwitch, NetError,
-    Route, Watch, remove_leftovers,
+    Capture, CaptureConfig, DEVICE, FIRST_CLIENT, Ipv6, Journal, KillSwitch, NetError, Route,
+    Watch, remove_leftovers,
 };
 use weftline_tunnel::bond::LaneLink;
 
@@ -226,19 +226,18 @@ impl Reached {
     }
 }
 
-/// Captures TCP but for the exceptions and takes it to the server, for the client of this number;
-/// whether IPv6, too.
+/// Captures TCP and takes it to the server, for the client of this number; whether IPv6, too.
 async fn capture(
     client: &Client,
     offer: InternetOffer,
-    (exceptions, number): (Vec<Exception>, u16),
+    (wish, number): (&Wish, u16),
     files: &Files,
 ) -> Result<(Forwarder, Arc<Capture>, bool), Failure> {
     let (v4, v6) = listeners(offer.ipv6)?;
     let config = CaptureConfig {
         port_v4: port(&v4)?,
         ipv6: v6.as_ref().map_or(Ok(Ipv6::Refused), |one| port(one).map(Ipv6::Redirect))?,
-        exceptions,
+        exceptions: wish.exceptions.clone(),
         client: number,
         journal: files.journal.clone(),
     };
@@ -291,8 +290,7 @@ impl Up {
         let granted = lanes::ask(&client, offer).await;
         let number = granted.as_ref().map_or(FIRST_CLIENT, |(_, grant)| grant.client);
         let has_lanes = granted.is_ok();
-        let direct = wish.direct(strict.is_some());
-        let (forwarder, capture, ipv6) = capture(&client, offer, (direct, number), files).await?;
+        let (forwarder, capture, ipv6) = capture(&client, offer, (wish, number), files).await?;
         let (tell, suspended) = watch::channel(false);
         let (dns, calls, is_strict) = (wish.dns, wish.calls, strict.is_some());
         let how = Manner { dns, calls, is_strict, suspended: suspended.clone() };

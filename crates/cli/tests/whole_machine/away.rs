@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::PATIENCE;
 use crate::lanes::{Echo, ask, block_udp, both_lanes_up};
-use crate::network::{BEYOND, FAR_V4, Network, ip, text};
+use crate::network::{FAR_V4, Network, SERVER, ip, text};
 use crate::site::{FIRST, LONG, Site};
 
 /// Waits until a site is asked.
@@ -28,7 +28,7 @@ fn without_its_server_a_machine_speaks_for_itself_until_that_is_back() {
     let Some(net) = Network::set_up() else { return };
     let far = Echo::start(&net.internet, &format!("{FAR_V4}:7000"));
     let site = Site::start(&net.internet, &format!("{FAR_V4}:80"));
-    let beyond = Site::start(&net.server, &format!("{BEYOND}:80"));
+    let beyond = Site::start(&net.server, &format!("{SERVER}:80"));
     let before = net.snapshot();
     let (server, invite) = net.serve(&["--listen", "0.0.0.0:4433"]);
     let up = net.up(&invite);
@@ -70,7 +70,7 @@ fn without_its_server_a_machine_speaks_for_itself_until_that_is_back() {
 fn a_download_goes_on_when_its_server_is_back() {
     let Some(net) = Network::set_up() else { return };
     let site = Site::start(&net.internet, &format!("{FAR_V4}:80"));
-    let beyond = Site::start(&net.server, &format!("{BEYOND}:80"));
+    let beyond = Site::start(&net.server, &format!("{SERVER}:80"));
     let (server, invite) = net.serve(&["--listen", "0.0.0.0:4433"]);
     let up = net.up(&invite);
     let args = ["--silent", "--show-error", "--no-buffer", "--max-time", "400", "--noproxy", "*"];
@@ -95,7 +95,7 @@ fn a_download_goes_on_when_its_server_is_back() {
 fn a_server_without_lanes_is_missed_where_connections_are_under_way() {
     let Some(net) = Network::set_up() else { return };
     let site = Site::start(&net.internet, &format!("{FAR_V4}:80"));
-    let beyond = Site::start(&net.server, &format!("{BEYOND}:80"));
+    let beyond = Site::start(&net.server, &format!("{SERVER}:80"));
     let (server, invite) = net.serve_tcp_alone(&["--listen", "0.0.0.0:4433"]);
     let up = net.up(&invite);
     let args = ["--silent", "--max-time", "400", "--noproxy", "*", "--output", "/dev/null"];
@@ -118,7 +118,7 @@ fn a_server_without_lanes_is_missed_where_connections_are_under_way() {
 fn a_server_that_has_revoked_the_invite_is_away_and_others_behind_the_address_are_let_in() {
     let Some(net) = Network::set_up() else { return };
     let site = Site::start(&net.internet, &format!("{FAR_V4}:80"));
-    let beyond = Site::start(&net.server, &format!("{BEYOND}:80"));
+    let beyond = Site::start(&net.server, &format!("{SERVER}:80"));
     let (server, _) = net.serve(&["--listen", "0.0.0.0:4433"]);
     let phone = text(&net.invite(&["phone"]).stdout).trim().to_owned();
     let laptop = text(&net.invite(&["laptop"]).stdout).trim().to_owned();
@@ -148,7 +148,7 @@ fn a_server_that_has_revoked_the_invite_is_away_and_others_behind_the_address_ar
 fn a_server_is_missed_where_no_lane_is_up() {
     let Some(net) = Network::set_up() else { return };
     let site = Site::start(&net.internet, &format!("{FAR_V4}:80"));
-    let beyond = Site::start(&net.server, &format!("{BEYOND}:80"));
+    let beyond = Site::start(&net.server, &format!("{SERVER}:80"));
     let (server, invite) = net.serve(&["--listen", "0.0.0.0:4433"]);
     block_udp(&net, 4433, true);
     let up = net.up(&invite);
