@@ -24,6 +24,8 @@ const GET_CHAIN: u16 = 4;
 const GET_RULE: u16 = 7;
 /// What becomes of packets that no rule of a chain has taken: nothing (NF_DROP).
 const DROPS: u32 = 0;
+/// Families whose packets are routed: both, IPv4, IPv6. In others a hook of that number is not FORWARD.
+const ROUTED: [u8; 3] = [INET, IPV4, IPV6];
 const DELETE_TABLE: u16 = 2;
 const NEW_CHAIN: u16 = 3;
 const NEW_RULE: u16 = 6;
@@ -320,7 +322,7 @@ pub fn forbids_forwarding(device: &str) -> io::Result<Option<String>> {
         let number =
             |value: Option<&[u8]>| value.and_then(|value| u32_at(value, 0)).map(u32::from_be);
         let drops = number(hook) == Some(FORWARD) && number(policy) == Some(DROPS);
-        drops.then_some((family, table?, chain?))
+        (drops && ROUTED.contains(&family)).then_some((family, table?, chain?))
     })?;
     if dropping.is_empty() {
         return Ok(None);
@@ -335,7 +337,10 @@ pub fn forbids_forwarding(device: &str) -> io::Result<Option<String>> {
         !let_through.iter().any(|(other, of)| (other, of) == (family, table))
     };
     let closed = dropping.iter().find(is_closed);
-    Ok(closed.map(|(_, table, chain)| format!("table '{table}', chain '{chain}'")))
+    Ok(closed.map(|(family, table, chain)| {
+        let of = if *family == IPV6 { " of IPv6" } else { "" };
+        format!("table '{table}', chain '{chain}'{of}")
+    }))
 }
 
 /// Numbers in attributes have the network's order of bytes.
