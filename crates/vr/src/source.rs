@@ -327,9 +327,10 @@ impl Source {
         &self.container
     }
 
-    /// Half a picture before picture number `frame`, by the source's own times.
+    /// A quarter of a picture before picture number `frame`, by the source's own times. Rounded to a time
+    /// base that has no more than the pictures' own times it is that of the picture.
     pub(crate) fn before_s(&self, frame: u64) -> f64 {
-        self.first_at_s + self.rate.seconds(frame) - 0.5 * self.rate.seconds(1)
+        self.first_at_s + self.rate.seconds(frame) - 0.25 * self.rate.seconds(1)
     }
 
     /// Where to seek so that picture number `frame` is the first that is decoded: half a picture

@@ -321,6 +321,27 @@ fn pictures_without_times_get_them_by_the_remedy() {
     assert_eq!(try_with(at, "new.mkv", &quick()).unwrap().description().gops(), 2);
 }
 
+/// Y4M and AVI count in pictures: there are no halves.
+#[test]
+fn sources_that_count_in_pictures_have_all_of_them() {
+    if !ffmpeg() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path();
+    for rate in ["8", "12", "15", "24", "25", "30", "60", "30000/1001"] {
+        for kind in ["y4m -pix_fmt yuv420p", "avi -c:v mjpeg -pix_fmt yuvj420p -q:v 3"] {
+            let (kind, rest) = kind.split_once(' ').unwrap();
+            let name = format!("{}.{kind}", rate.replace('/', "-"));
+            let drawn = format!("testsrc=size=192x96:rate={rate}");
+            ff(at, &format!("-y -f lavfi -i {drawn} -t 2.1 {rest} {name}"));
+            let package = try_with(at, &name, &quick());
+            let package = package.unwrap_or_else(|why| panic!("{name} at {rate}: {why}"));
+            assert_eq!(package.description().gops(), 2, "{name} at {rate}");
+        }
+    }
+}
+
 /// All threads would begin with a GoP of their own, and at 8K its pictures are 2 GB.
 #[test]
 fn no_more_gops_are_open_at_once_than_give_work_to_all_threads() {
