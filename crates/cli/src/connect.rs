@@ -14,14 +14,14 @@ use crate::config;
 use crate::congestion;
 use crate::daemon::{
     await_answer, end, limit_memory, log_reload, need, parse_duration, parse_size, runtime,
-    unhurried, warn_of_restart, warn_plaintext,
+    warn_of_restart, warn_plaintext,
 };
 use crate::failure::Failure;
 use crate::listeners::{Listener, Listeners};
 use crate::ops::control::Control;
 use crate::ops::log::{self, Format};
 use crate::ops::sockets::{self, Passed, Place};
-use crate::ops::{Daemon, DashboardPlace, Doors, Life, Wanted};
+use crate::ops::{Daemon, DashboardPlace, Doors, Life, Wanted, systemd};
 use crate::output;
 use crate::paths::{self, PathError, PathTable};
 use crate::secrets;
@@ -568,7 +568,8 @@ pub(crate) fn run(args: ConnectArgs) -> Result<(), Failure> {
         output::print(&doors.greeting)?;
         let mut listeners = Listeners::new(Arc::clone(&life), passed);
         let servers = first.server.join(", ");
-        let begun = async { unhurried(await_answer(&servers, listeners.set(wanted)).await).await };
+        let begun =
+            async { systemd::unhurried(await_answer(&servers, listeners.set(wanted)).await).await };
         tokio::select! {
             set = begun => set?,
             () = life.stopping() => return Ok(()),

@@ -8,7 +8,6 @@ use weftline::MemoryBudget;
 use weftline_core::ByteCount;
 
 use crate::failure::Failure;
-use crate::ops::systemd;
 use crate::output;
 
 /// Says on standard error what plaintext means.
@@ -98,24 +97,6 @@ pub(crate) async fn await_answer<T>(whom: &str, answer: impl Future<Output = T>)
         answer = &mut answer => return answer,
     }
     answer.await
-}
-
-/// How long a program that a service manager starts again and again goes on after its server has
-/// refused it: wrong tokens count against all clients that share its address, and ten a minute shut
-/// them out.
-const REFUSED: Duration = Duration::from_secs(30);
-
-/// Hands a result on, and takes its time about it if a server does not let this client in.
-pub(crate) async fn unhurried<T>(result: Result<T, Failure>) -> Result<T, Failure> {
-    if let Err(failure) = &result
-        && failure.is_refusal()
-        && systemd::is_listening()
-    {
-        let wait = humantime::format_duration(REFUSED);
-        tracing::error!("{failure}; ending in {wait}, as each attempt counts against this address");
-        tokio::time::sleep(REFUSED).await;
-    }
-    result
 }
 
 /// Refuses what cannot begin: of each thing that is needed, whether it is there, what it means that it

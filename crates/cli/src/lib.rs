@@ -17,6 +17,7 @@ mod help;
 mod instance;
 mod internet;
 mod invite;
+mod journal;
 mod lab;
 mod lifeline;
 mod list;

@@ -10,7 +10,7 @@ use clap::{Args, ColorChoice};
 use tracing::Level;
 
 use crate::failure::Failure;
-use crate::ops::journal;
+use crate::journal;
 
 /// Writes `text` to standard output and flushes it. A reader that has gone away (`| head`) has got
 /// what it wanted: that is success.

@@ -8,8 +8,8 @@ use tracing_subscriber::filter::{EnvFilter, LevelFilter};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use super::journal::WithPriority;
 use crate::failure::Failure;
+use crate::journal::WithPriority;
 use crate::output;
 
 /// What a line of the log looks like.

@@ -4,7 +4,6 @@
 pub(crate) mod control;
 #[cfg_attr(not(feature = "web"), path = "dashboard_off.rs")]
 pub(crate) mod dashboard;
-pub(crate) mod journal;
 pub(crate) mod log;
 pub(crate) mod metrics;
 pub(crate) mod node;

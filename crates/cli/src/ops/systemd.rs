@@ -4,9 +4,29 @@ use std::time::Duration;
 
 use sd_notify::NotifyState;
 
+use crate::failure::Failure;
+
 /// Whether anybody listens.
 pub(crate) fn is_listening() -> bool {
     std::env::var_os("NOTIFY_SOCKET").is_some()
+}
+
+/// How long a program that a service manager starts again and again goes on after its server has
+/// refused it: wrong tokens count against all clients that share its address, and ten a minute shut
+/// them out.
+const REFUSED: Duration = Duration::from_secs(30);
+
+/// Hands a result on, and takes its time about it if a server does not let this client in.
+pub(crate) async fn unhurried<T>(result: Result<T, Failure>) -> Result<T, Failure> {
+    if let Err(failure) = &result
+        && failure.is_refusal()
+        && is_listening()
+    {
+        let wait = humantime::format_duration(REFUSED);
+        tracing::error!("{failure}; ending in {wait}, as each attempt counts against this address");
+        tokio::time::sleep(REFUSED).await;
+    }
+    result
 }
 
 /// How often it wants to hear that the program lives, at least.

@@ -33,12 +33,12 @@ use weftline_net::{
 };
 use weftline_tunnel::bond::LaneLink;
 
-use crate::daemon::{await_answer, end, runtime, unhurried};
+use crate::daemon::{await_answer, end, runtime};
 use crate::failure::Failure;
 use crate::instance::Instance;
 use crate::lifeline;
 use crate::ops::log;
-use crate::ops::{Daemon, Doors, Life, Wanted};
+use crate::ops::{Daemon, Doors, Life, Wanted, systemd};
 use crate::{output, secrets};
 use args::Wish;
 use invited::{basis, explain};
@@ -131,8 +131,9 @@ fn go(
         // The server may be out of reach until a network has its login.
         let portals = Portals::new();
         portals.answer(&life);
-        let starting =
-            async { unhurried(Up::start(&wish, strict, portals.clone(), files).await).await };
+        let starting = async {
+            systemd::unhurried(Up::start(&wish, strict, portals.clone(), files).await).await
+        };
         let started = tokio::select! {
             started = starting => started.map(Some),
             () = life.stopping() => Ok(None),
