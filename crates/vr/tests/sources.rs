@@ -377,3 +377,22 @@ fn no_more_gops_are_open_at_once_than_give_work_to_all_threads() {
     });
     assert!((1..=4).contains(&most), "{most} were open");
 }
+
+/// The threads that wait for the work of one that panicked do not wait for ever.
+#[test]
+fn a_panic_ends_the_work_of_all_threads() {
+    if !ffmpeg() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path();
+    ff(at, "-f lavfi -i testsrc=size=64x32:rate=4 -t 10 -c:v ffv1 many.mkv");
+    let (source, out) = (at.join("many.mkv"), at.join("pkg"));
+    let (told, stop) = (AtomicBool::new(false), Stop::default());
+    // It is told once before the work, and then by the thread that has done a GoP.
+    let mut panics = |_| assert!(!told.swap(true, Ordering::Relaxed), "on purpose");
+    // Fewer GoPs are open at once than there are threads.
+    let options = PackageOptions { whole: vec![30], ..quick() };
+    let work = || package(&source, &out, &options, 6, &stop, &mut panics);
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).is_err());
+}

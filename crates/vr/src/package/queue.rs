@@ -41,10 +41,12 @@ struct State {
     benches: Vec<Bench>,
     /// How many threads open a GoP just now.
     opening: usize,
-    /// GoPs whose pictures are in memory, or will be: from before they are opened until they are
-    /// finished.
+    /// GoPs whose pictures are in memory or on disk, or will be: from before they are opened until
+    /// the last thread has let them go.
     open: usize,
     failure: Option<VrError>,
+    /// A thread panicked: what it would have done is done by nobody.
+    panicked: bool,
 }
 
 /// What a thread does next.
@@ -110,11 +112,16 @@ struct Queue<'a> {
 
 impl Queue<'_> {
     fn work(&self, finish: &Mutex<Finish<'_>>) {
+        let _alarm = Alarm(self);
         loop {
             let done = match self.next() {
                 Work::Nothing => return,
                 Work::Open(wanted) => self.open(&wanted),
-                Work::Encode(open, piece) => self.encode(&open, &piece, finish),
+                Work::Encode(open, piece) => {
+                    let done = self.encode(&open, &piece, finish);
+                    self.let_go(open);
+                    done
+                }
             };
             if let Err(failure) = done {
                 let mut state = self.lock();
@@ -129,7 +136,7 @@ impl Queue<'_> {
     fn next(&self) -> Work {
         let mut state = self.lock();
         loop {
-            if state.failure.is_some() {
+            if state.failure.is_some() || state.panicked {
                 return Work::Nothing;
             }
             let ready = state.benches.iter_mut().find_map(|bench| {
@@ -148,7 +155,7 @@ impl Queue<'_> {
             if state.opening == 0 && state.unopened.is_empty() {
                 return Work::Nothing;
             }
-            // What is opened by another thread gives work to all, and what is finished makes room.
+            // What is opened by another thread gives work to all, and what is let go makes room.
             state = self.changed.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
         }
     }
@@ -188,14 +195,33 @@ impl Queue<'_> {
         let bench = state.benches.swap_remove(at);
         drop(state);
         let mut finish = finish.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        finish(open, bench.done)?;
-        self.lock().open -= 1;
-        Ok(())
+        finish(open, bench.done)
+    }
+
+    /// The last thread that lets a finished GoP go makes room for another, once its pictures are
+    /// gone: those that encoded its other pieces may still hold it.
+    fn let_go(&self, open: Arc<OpenGop>) {
+        if let Some(last) = Arc::into_inner(open) {
+            drop(last);
+            self.lock().open -= 1;
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // A thread that panicked ends the scope with its panic.
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+/// Sends the other threads home when a thread panics. They would wait for its work for ever.
+struct Alarm<'q, 'a>(&'q Queue<'a>);
+
+impl Drop for Alarm<'_, '_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.lock().panicked = true;
+            self.0.changed.notify_all();
+        }
     }
 }
 
