@@ -78,6 +78,26 @@ fn a_call_loses_nothing_when_a_link_dies() {
     assert_eq!(world.lane(0, 1).counters.sent_packets, 0);
 }
 
+/// The one lane that is left looks as dead as the one that died before: the other end stands still.
+#[test]
+fn a_call_loses_nothing_when_the_other_end_stands_still_after_a_death() {
+    for delays in [[5, 20], [20, 5]] {
+        let mut links = delays.map(Link::new);
+        links[0].dead_from = Instant::from_millis(1_000);
+        let mut world = World::new(&links, &[Role::Active; 2]);
+        world.run(500);
+        for n in 0..200 {
+            world.still = (100..110).contains(&n).then_some(1);
+            world.send(0, &numbered(1, n, 160));
+            world.run(20);
+        }
+        world.run(1_000);
+        let came = counted(&world.came[1]);
+        assert!((0..200).all(|n| came.get(&(1, n)) == Some(&1)), "{delays:?}: {came:?}");
+        assert!(world.lane(0, 1).counters.silences > 0, "{delays:?}");
+    }
+}
+
 #[test]
 fn a_link_that_comes_back_is_used_again() {
     let mut links = [Link::new(5), Link::new(30)];

@@ -96,6 +96,8 @@ pub(crate) struct World {
     pub(crate) came: [Vec<(Instant, Vec<u8>)>; 2],
     /// By link: what TCP of the first end goes through, that fills the link's queue as far as it may.
     pub(crate) gates: Vec<PathGate>,
+    /// The end that stands still, as a machine that has no processor for it: it neither takes nor sends.
+    pub(crate) still: Option<usize>,
 }
 
 pub(crate) fn never(_: &mut [u8]) -> bool {
@@ -127,6 +129,7 @@ impl World {
             now,
             came: Default::default(),
             gates: Vec::new(),
+            still: None,
         }
     }
 
@@ -151,6 +154,9 @@ impl World {
 
     fn transmit(&mut self) {
         for (n, end) in self.ends.iter_mut().enumerate() {
+            if self.still == Some(n) {
+                continue;
+            }
             end.handle_timeout(self.now);
             let waited = std::iter::from_fn(|| end.poll_packet());
             self.came[n].extend(waited.map(|packet| (self.now, packet)));
@@ -166,7 +172,7 @@ impl World {
 
     fn deliver(&mut self) {
         for lane in 0..self.links.len() {
-            for from in 0..2 {
+            for from in (0..2).filter(|from| self.still != Some(1 - from)) {
                 let wire = &mut self.wires[lane][from];
                 while wire.flying.front().is_some_and(|(at, ..)| *at <= self.now) {
                     let (_, sequence, frame) = wire.flying.pop_front().unwrap();

@@ -71,14 +71,16 @@ impl Choice<'_> {
         self.lanes.values().filter(|lane| (lane.state, lane.role) == (best.state, best.role))
     }
 
-    /// The lane of an urgent packet's copy: one that costs nothing, or any that is up if the best is a
-    /// poor one.
+    /// The lane of an urgent packet's copy: one that costs nothing, or any if the best is a poor one.
+    /// It is up, unless none is: nobody knows then which of those that are silent is dead, and which
+    /// one's other end stands still.
     pub(super) fn second(&self, best: LaneId) -> Option<LaneId> {
         let main = &self.lanes[&best];
         let second = self.best(Some(best))?;
         let lane = &self.lanes[&second];
         let is_free = lane.role == Role::Active;
-        let is_fit = lane.state == LaneState::Up && lane.pings.limit() >= self.bytes;
+        let may_carry = lane.state == LaneState::Up || main.state != LaneState::Up;
+        let is_fit = may_carry && lane.pings.limit() >= self.bytes;
         (is_fit && (is_free || main.is_poor())).then_some(second)
     }
 
