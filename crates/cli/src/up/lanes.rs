@@ -347,6 +347,7 @@ impl Keeper {
     async fn successor(&self, mut patience: Duration) -> (Granted, Duration) {
         let mut lanes_up = self.lanes_up.clone();
         let (mut wait, mut pause) = (patience, Pause::default());
+        let mut told = String::new();
         loop {
             // It ends with all else.
             if lanes_up.wait_for(|n| *n == 0).await.is_err() {
@@ -364,7 +365,14 @@ impl Keeper {
                     tracing::info!("lanes are agreed on anew, as no link carried UDP");
                     return (granted, (patience * 2).min(MOST_AGREED_ANEW));
                 }
-                Err(error) => wait = pause.after(&error.into()),
+                Err(error) => {
+                    let why = Why::from(error);
+                    if !why.is_unanswered && why.says != told {
+                        tracing::warn!("the server grants no lanes any more: {}", why.says);
+                        told.clone_from(&why.says);
+                    }
+                    wait = pause.after(&why);
+                }
             }
         }
     }

@@ -1,6 +1,8 @@
 //! The thread of a bond's end, as those who own it see it.
 
 use std::os::fd::AsFd as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -17,6 +19,8 @@ pub(super) struct Handle<C> {
     commands: Sender<C>,
     wake: Wake,
     stop: Stop,
+    /// Whether the thread goes no further, though it may still be there.
+    is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -25,6 +29,7 @@ pub(super) struct Orders<C> {
     commands: Receiver<C>,
     pub(super) wake: Wake,
     stop: Stop,
+    is_over: Arc<AtomicBool>,
 }
 
 impl<C: Send + 'static> Handle<C> {
@@ -37,8 +42,14 @@ impl<C: Send + 'static> Handle<C> {
         let (commands, received) = channel();
         let mut poller = Poller::new(&stop)?;
         poller.add(wake.as_fd())?;
-        let orders = Orders { commands: received, wake: wake.clone(), stop: stop.clone() };
-        Ok((Self { commands, wake, stop, thread: None }, orders, poller))
+        let is_over = Arc::new(AtomicBool::new(false));
+        let orders = Orders {
+            commands: received,
+            wake: wake.clone(),
+            stop: stop.clone(),
+            is_over: Arc::clone(&is_over),
+        };
+        Ok((Self { commands, wake, stop, is_over, thread: None }, orders, poller))
     }
 
     /// Starts the thread.
@@ -62,7 +73,8 @@ impl<C: Send + 'static> Handle<C> {
 
     /// Whether the thread has ended by itself: its device is gone, or it has panicked.
     pub(super) fn has_ended(&self) -> bool {
-        self.thread.as_ref().is_some_and(JoinHandle::is_finished)
+        let is_finished = self.thread.as_ref().is_some_and(JoinHandle::is_finished);
+        is_finished || self.is_over.load(Ordering::Relaxed)
     }
 
     /// Asks something; `None` if there is no answer within a second.
@@ -78,6 +90,11 @@ impl<C> Orders<C> {
     pub(super) fn goes_on(&self) -> bool {
         self.wake.clear();
         !self.stop.is_wanted()
+    }
+
+    /// The thread ends by itself: known before anybody is told why.
+    pub(super) fn note_end(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
     }
 
     /// The next thing to do, if there is one.

@@ -331,6 +331,7 @@ impl Work {
         match self.tun.check() {
             Ok(()) => true,
             Err(error) => {
+                self.orders.note_end();
                 tracing::error!("clients' UDP and ICMP go nowhere: {error}");
                 false
             }
