@@ -199,9 +199,9 @@ fn a_link_that_is_back_is_measured_again() {
     });
 }
 
-/// What `tc` counts of the queue of an access point's interface: packets sent and dropped.
-fn queue(testbed: &Testbed, interface: &str) -> (u64, u64) {
-    let mut tc = testbed.server.command("tc");
+/// What `tc` counts of the queue of an interface: packets sent and dropped.
+fn queue(end: &Netns, interface: &str) -> (u64, u64) {
+    let mut tc = end.command("tc");
     let output = tc.args(["-s", "qdisc", "show", "dev", interface]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let after = |word: &str| {
@@ -216,13 +216,25 @@ fn queue(testbed: &Testbed, interface: &str) -> (u64, u64) {
 #[test]
 fn an_interface_without_room_holds_its_access_point_back() {
     let _alone = alone();
+    hold_back(true);
+}
+
+/// The device stops reading what its programs send.
+#[test]
+fn an_interface_without_room_holds_an_upload_back() {
+    let _alone = alone();
+    hold_back(false);
+}
+
+fn hold_back(down: bool) {
     // The links carry what comes; the interfaces do not, and their queues would overflow with what
     // the gateway has.
     let fast = link(RateTrace::constant(Bitrate::mbps(400)), DELAY, 0.0);
     let Some(mut world) = World::build([fast.clone(), fast], Sending::default()) else { return };
     world.pace = Some(Pace::Interface);
+    let end = if down { &world.testbed.server } else { &world.testbed.client };
     for (interface, rate) in [("mmwave", "20mbit"), ("sub6", "10mbit")] {
-        let mut tc = world.testbed.server.command("tc");
+        let mut tc = end.command("tc");
         tc.args(["qdisc", "add", "dev", interface, "root", "tbf", "rate", rate]);
         tc.args(["burst", "16k", "limit", "600k"]);
         let output = tc.output().unwrap();
@@ -234,14 +246,19 @@ fn an_interface_without_room_holds_its_access_point_back() {
         }
     }
     world.start();
-    let took = transfer(&world.testbed, ip(GATEWAY_V4), true, 4 << 20, || {});
+    let from = ip(if down { GATEWAY_V4 } else { DEVICE_V4 });
+    let took = transfer(&world.testbed, from, down, 4 << 20, || {});
     eprintln!("4 MiB through interfaces of 20 and 10 Mb/s: {took:.1?}");
+    let end = if down { &world.testbed.server } else { &world.testbed.client };
+    let mut carrying = 0;
     for interface in ["mmwave", "sub6"] {
-        let (sent, dropped) = queue(&world.testbed, interface);
+        let (sent, dropped) = queue(end, interface);
         eprintln!("{interface}: {sent} packets, {dropped} dropped");
-        assert!(sent > 100, "{interface} carries");
+        carrying += usize::from(sent > 100);
         assert_eq!(dropped, 0, "{interface} said that it had no room");
     }
+    // An upload goes over the best link.
+    assert!(carrying >= if down { 2 } else { 1 }, "{carrying} carry");
 }
 
 /// Sends `packets` datagrams from the gateway to the device and waits until it is known what became of each:
