@@ -100,6 +100,7 @@ impl From<Error> for Failure {
         let status = match &error {
             Error::Certificate { .. }
             | Error::Invalid(_)
+            | Error::NoInternet { .. }
             | Error::NoTrust
             | Error::UnknownAddress { .. }
             | Error::UnknownCongestion { .. }
@@ -121,6 +122,7 @@ impl From<Error> for Failure {
 fn options_of(error: &Error) -> Option<&'static str> {
     match error {
         Error::MemoryUsedUp { .. } => Some("--max-total-memory"),
+        Error::NoInternet { .. } => Some("start it with serve --internet"),
         Error::NoJoinAddress { .. } => Some("serve --join-address"),
         Error::NoTrust => Some("--fingerprint sha256:… or --ca FILE"),
         Error::PeerNotTls { .. } => Some("--insecure-plaintext"),

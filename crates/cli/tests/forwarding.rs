@@ -326,7 +326,7 @@ fn a_socks_proxy_reaches_what_the_server_can_reach() {
     let (plain, local) = client("--listen");
     let mut stream = dial(local);
     assert!(stream.read_to_end(&mut Vec::new()).is_err());
-    plain.logs("serve --socks): use connect --socks");
+    plain.logs("this server wants to be told where to connect: use SOCKS");
 }
 
 #[test]

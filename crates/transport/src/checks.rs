@@ -14,6 +14,19 @@ pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(45);
 /// The least that it may be set to.
 const LEAST_IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// Whether tasks can be started here.
+///
+/// # Errors
+/// Outside a tokio runtime.
+pub(crate) fn within_runtime() -> Result<(), Error> {
+    let found = tokio::runtime::Handle::try_current();
+    found.map(drop).map_err(|_| {
+        Error::Invalid(
+            "this is no tokio runtime: call it from within one (#[tokio::main])".to_owned(),
+        )
+    })
+}
+
 /// Refuses a time that slow answers would take.
 pub(crate) fn check_idle_timeout(timeout: Duration) -> Result<(), Error> {
     if timeout >= LEAST_IDLE_TIMEOUT {

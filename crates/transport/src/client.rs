@@ -16,6 +16,7 @@ use crate::address::ServerAddr;
 use crate::bind::Bind;
 use crate::checks::{
     IDLE_TIMEOUT, check_idle_timeout, check_max_memory, longest_message, unknown_scheduler,
+    within_runtime,
 };
 use crate::congestion::{Choice, check_congestion};
 use crate::connection::Connection;
@@ -83,7 +84,10 @@ impl Client {
     ///
     /// # Errors
     /// When every path has failed twice, or in a way that cannot get better: the most telling of
-    /// their errors.
+    /// their errors; outside a tokio runtime.
+    ///
+    /// # Panics
+    /// If the runtime has no I/O, or no time.
     pub async fn connect(&self) -> Result<Connection, Error> {
         self.attempt(Stage::Up).await
     }
@@ -139,6 +143,9 @@ impl Client {
     ///
     /// # Errors
     /// As for `connect`, as far as they show before the server's answer.
+    ///
+    /// # Panics
+    /// As `connect`.
     pub async fn open(&self) -> Result<Connection, Error> {
         let says_limits = self.settings.borrow().session.messages.is_some();
         self.attempt(if says_limits { Stage::Up } else { Stage::Reached }).await
@@ -146,6 +153,7 @@ impl Client {
 
     /// Opens a connection over all paths at once; dropping the future gives it up.
     async fn attempt(&self, stage: Stage) -> Result<Connection, Error> {
+        within_runtime()?;
         let changes = self.settings.subscribe();
         let number = changes.borrow().common.connections.fetch_add(1, Ordering::Relaxed);
         let (tell, opened) = oneshot::channel();

@@ -115,6 +115,12 @@ pub enum Error {
         /// What the server has announced.
         known: String,
     },
+    /// The server does not take connections to wherever a machine's programs want.
+    #[error("the server does not carry whole machines: {reason}")]
+    NoInternet {
+        /// What it says.
+        reason: String,
+    },
     /// The server does not know connections of messages.
     #[error("{peer} speaks an older protocol without messages: update it, or use a byte stream")]
     NoMessages {

@@ -136,6 +136,7 @@ pub use settings::PathConfig;
 pub use stats::{ProcessStats, process_stats, refusals};
 pub use tls::{
     ClientSecurity, ClientTls, Identity, ServerSecurity, ServerTls, Trust, default_state_dir,
+    make_state_dir,
 };
 pub use token::{Token, TokenLine};
 pub use weave::WeaveWatch;

@@ -23,7 +23,9 @@ use weftline_core::wire::{MAX_JOIN_ADDRESSES, check_join_address};
 
 use self::refusals::RefusalLog;
 use self::sessions::Tables;
-use crate::checks::{IDLE_TIMEOUT, check_idle_timeout, check_max_memory, longest_message};
+use crate::checks::{
+    IDLE_TIMEOUT, check_idle_timeout, check_max_memory, longest_message, within_runtime,
+};
 use crate::congestion;
 use crate::connection::Connection;
 use crate::error::Error;
@@ -176,8 +178,13 @@ impl ServerBuilder {
     ///
     /// # Errors
     /// When the security is not given, a limit makes no sense, an allowed congestion control cannot
-    /// be set, there is no address and no listener, or an address is not there or taken.
+    /// be set, there is no address and no listener, or an address is not there or taken; outside a
+    /// tokio runtime.
+    ///
+    /// # Panics
+    /// If the runtime has no I/O, or no time.
     pub fn bind(self, addresses: &[SocketAddr]) -> Result<Server, Error> {
+        within_runtime()?;
         let live = self.live()?;
         self.limits.check()?;
         let passed = self.passed.iter().map(|passed| {

@@ -307,10 +307,17 @@ pub fn default_state_dir() -> Result<PathBuf, Error> {
         })
 }
 
-/// Makes the state directory `dir` for its owner alone. Others may pass through `shared`, where it
-/// is that directory or below it: services with users of their own keep their state there. They can
-/// list nothing, and all files in it are for their owners.
-fn make_state_dir(dir: &Path, shared: &Path) -> io::Result<()> {
+/// Makes the state directory `dir` for its owner alone, if it is not there. Services with users of
+/// their own keep their state in root's, or below it: all may pass through, and list nothing.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn make_state_dir(dir: &Path) -> io::Result<()> {
+    make_below(dir, Path::new(ROOT_STATE_DIR))
+}
+
+/// The same; others may pass through `shared`, where `dir` is that directory or below it.
+fn make_below(dir: &Path, shared: &Path) -> io::Result<()> {
     let make = |dir: &Path| fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
     if dir.starts_with(shared) && !shared.try_exists()? {
         make(shared)?;
@@ -323,7 +330,7 @@ fn make_state_dir(dir: &Path, shared: &Path) -> io::Result<()> {
 /// Makes a self-signed identity at `path`; when another process makes one at the same time, the
 /// first wins.
 fn make_identity(dir: &Path, path: &Path) -> io::Result<()> {
-    make_state_dir(dir, Path::new(ROOT_STATE_DIR))?;
+    make_state_dir(dir)?;
     let made = rcgen::generate_simple_self_signed([SELF_SIGNED_NAME.to_owned()])
         .map_err(io::Error::other)?;
     let pem = made.cert.pem() + &made.signing_key.serialize_pem();
@@ -461,14 +468,14 @@ mod tests {
         let shared = place.path().join("weftline");
         let mode = |dir: &Path| fs::metadata(dir).unwrap().permissions().mode() & 0o777;
         let own = place.path().join("own");
-        make_state_dir(&own, &shared).unwrap();
+        make_below(&own, &shared).unwrap();
         assert_eq!(mode(&own), 0o700);
         assert!(!shared.exists());
         let below = shared.join("serve-web");
-        make_state_dir(&below, &shared).unwrap();
+        make_below(&below, &shared).unwrap();
         assert_eq!((mode(&shared), mode(&below)), (0o711, 0o700));
         fs::set_permissions(&shared, fs::Permissions::from_mode(0o700)).unwrap();
-        make_state_dir(&shared, &shared).unwrap();
+        make_below(&shared, &shared).unwrap();
         assert_eq!(mode(&shared), 0o700, "what is there is the administrator's");
     }
 }

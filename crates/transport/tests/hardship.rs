@@ -97,7 +97,7 @@ async fn a_peer_that_is_half_gone_ends_within_the_grace_and_nobody_else_notices(
 /// sides of it acknowledge: no socket ever fails.
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_behind_a_relay_that_swallows_everything_end_at_both_ends() {
-    const COUNT: usize = 20;
+    const COUNT: usize = 100;
     let timeout = Duration::from_secs(3);
     for security in [Security::Plain, Security::Tls] {
         let (server, trust) = pair(security);

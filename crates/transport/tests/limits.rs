@@ -4,7 +4,9 @@
 mod common;
 
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use common::attack::{Log, TlsPeer, hello, tcp_from, tls_client};
@@ -24,6 +26,26 @@ fn serve(
     let server = change(server).bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
     let address = server.local_addrs()[0];
     (server, address, two_paths(client).server(address))
+}
+
+/// Who forgets the runtime reads what is missing.
+#[test]
+fn outside_a_runtime_there_is_an_error_and_no_panic() {
+    let (server, trust) = pair(Security::Tls);
+    let error = server.bind(&["127.0.0.1:0".parse().unwrap()]).unwrap_err();
+    assert!(matches!(&error, Error::Invalid(why) if why.contains("tokio runtime")), "{error}");
+    let client = two_paths(trust).server("127.0.0.1:1".parse::<SocketAddr>().unwrap());
+    let client = client.build().unwrap();
+    let mut nobody = Context::from_waker(Waker::noop());
+    for is_open in [false, true] {
+        let connect = async { if is_open { client.open().await } else { client.connect().await } };
+        match pin!(connect).poll(&mut nobody) {
+            Poll::Ready(Err(Error::Invalid(why))) => {
+                assert!(why.contains("tokio runtime"), "{why}")
+            }
+            other => panic!("{other:?}"),
+        }
+    }
 }
 
 async fn peer_from(source: &str, server: SocketAddr) -> TlsPeer {

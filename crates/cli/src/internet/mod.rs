@@ -85,6 +85,7 @@ impl Invites {
     /// # Errors
     /// When another server has it, or it cannot be written.
     pub(crate) fn prepare(dir: PathBuf, tokens: PathBuf) -> Result<Self, Failure> {
+        weftline::make_state_dir(&dir).map_err(|error| at(&dir, &error))?;
         let lock = lock_file(&dir);
         let claimed = Instance::claim(&lock).map_err(|error| at(&lock, &error))?;
         let Some(claim) = claimed else {

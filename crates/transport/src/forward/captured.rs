@@ -63,9 +63,9 @@ impl InternetOffer {
                  program knows {VERSION}: update the older of the two"
             ))),
             Err(error) => Err(match control.error().as_deref() {
-                Some(Error::Reset { code: RESET_SERVICE, reason }) => Error::Invalid(format!(
-                    "the server does not carry whole machines; start it with --internet ({reason})"
-                )),
+                Some(Error::Reset { code: RESET_SERVICE, reason }) => {
+                    Error::NoInternet { reason: reason.clone() }
+                }
                 _ => Error::Socket(error),
             }),
         }

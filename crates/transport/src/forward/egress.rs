@@ -173,8 +173,8 @@ impl Egress {
         let closed = closed.or_else(|| is_own(address).then_some("the server's own"));
         match closed {
             Some(kind) => Err(format!(
-                "{target} is not the internet: the address is {kind}; --allow {address} at the \
-                 server opens it"
+                "{target} is not the internet: the address is {kind}, and this server has not been \
+                 told to allow {address}"
             )),
             None => Ok(target),
         }

@@ -243,11 +243,9 @@ impl Refused {
     fn service(target: &Target) -> Self {
         let reason = match target {
             Target::Fixed(_) => {
-                "this server forwards to one target only (serve --forward): use connect --listen"
+                "this server forwards to one target only: use a port that is forwarded, not SOCKS"
             }
-            Target::Named => {
-                "this server wants to be told where to connect (serve --socks): use connect --socks"
-            }
+            Target::Named => "this server wants to be told where to connect: use SOCKS",
             Target::Internet(_) => {
                 "this server carries whole machines; the client must run 'weftline up'"
             }
