@@ -53,6 +53,48 @@ fn environment(command: &mut Command, own: &Path) {
     }
 }
 
+/// The change that a mutant makes is known by its text, once in its file; whoever changes that text
+/// changes the mutant with it.
+#[test]
+fn each_mutant_has_its_place() {
+    let table = fs::read_to_string(root().join("scripts/mutants.toml")).unwrap();
+    let table: toml::Table = table.parse().unwrap();
+    let mutants = table["mutant"].as_array().unwrap();
+    assert!(mutants.len() >= 40);
+    for mutant in mutants {
+        let word = |key: &str| mutant[key].as_str().unwrap();
+        let text = fs::read_to_string(root().join(word("file"))).unwrap();
+        let found = text.matches(word("from")).count();
+        assert_eq!(found, 1, "scripts/mutants.toml: '{}' in {}", word("name"), word("file"));
+        assert!(!mutant["tests"].as_array().unwrap().is_empty(), "{}", word("name"));
+    }
+}
+
+/// Who embeds the library has no options.
+#[test]
+fn the_library_names_no_options() {
+    let mut looked_at = 0;
+    let mut dirs = vec![root().join("crates/transport/src"), root().join("crates/core/src")];
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()) {
+            if entry.is_dir() {
+                dirs.push(entry);
+                continue;
+            }
+            let text = fs::read_to_string(&entry).unwrap();
+            for (number, line) in (1..).zip(text.lines()) {
+                let code = !line.trim_start().starts_with("//");
+                let option =
+                    line.split("--").skip(1).any(|rest| rest.starts_with(char::is_alphabetic));
+                let place = entry.display();
+                assert!(!(code && option), "{place}:{number} names an option: {line}");
+            }
+            looked_at += 1;
+        }
+    }
+    assert!(looked_at > 100, "{looked_at} files");
+}
+
 impl Block {
     fn is_commands(&self) -> bool {
         ["sh", "console"].contains(&self.language.as_str())
