@@ -168,13 +168,17 @@ impl KillSwitch {
     }
 
     /// Opens a link for a user's browser, and for questions to DNS, for five minutes from now on; the kernel
-    /// closes it by itself then.
+    /// closes it by itself then. Another one that is open is closed.
     ///
     /// # Errors
     /// The kernel's refusal, as when the kill switch is not closed.
     pub fn open_portal(&self, link: &str, user: u32) -> Result<(), NetError> {
-        // One that is there would go on with the time that it has.
-        self.end_portal(link, user)?;
+        // This one, too, would go on with the time that it has.
+        let mut batch = Builder::default();
+        batch_begin(&mut batch);
+        [PORTAL, PORTAL_DNS].into_iter().for_each(|set| TABLE.empty_set(&mut batch, set));
+        batch_end(&mut batch);
+        self.socket.request(batch).map_err(no_table)?;
         for (set, user) in [(PORTAL, Some(user)), (PORTAL_DNS, None)] {
             let mut batch = Builder::default();
             batch_begin(&mut batch);
@@ -185,24 +189,24 @@ impl KillSwitch {
         Ok(())
     }
 
-    /// Ends that early. One that is not there is no fault.
+    /// Ends that early; whether it was open.
     ///
     /// # Errors
     /// The kernel's refusal.
-    pub fn end_portal(&self, link: &str, user: u32) -> Result<(), NetError> {
+    pub fn end_portal(&self, link: &str, user: u32) -> Result<bool, NetError> {
+        let mut was_open = false;
         for (set, user) in [(PORTAL, Some(user)), (PORTAL_DNS, None)] {
             let mut batch = Builder::default();
             batch_begin(&mut batch);
             TABLE.remove_link(&mut batch, set, link, user);
             batch_end(&mut batch);
             match self.socket.request(batch) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(no_table(error));
-                }
-                _ => {}
+                Ok(()) => was_open = true,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(no_table(error)),
             }
         }
-        Ok(())
+        Ok(was_open)
     }
 }
 

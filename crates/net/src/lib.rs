@@ -32,6 +32,8 @@ mod exit;
 #[cfg(feature = "capture")]
 mod exit_table;
 #[cfg(feature = "capture")]
+mod firewall;
+#[cfg(feature = "capture")]
 mod inside;
 mod journal;
 #[cfg(feature = "capture")]
@@ -59,12 +61,14 @@ pub use exception::{Exception, ParseExceptionError};
 #[cfg(feature = "capture")]
 pub use exit::{EXIT_DEVICE, Exit, ExitConfig};
 #[cfg(feature = "capture")]
+pub use firewall::forbids_forwarding;
+#[cfg(feature = "capture")]
 pub use inside::Inside;
 pub use journal::Journal;
 #[cfg(feature = "capture")]
 pub use kill_switch::{KillSwitch, MARK, Near};
 #[cfg(feature = "capture")]
-pub use nft::{forbids_forwarding, tables};
+pub use nft::tables;
 #[cfg(feature = "capture")]
 pub use own_address::{FIRST_CLIENT, LAST_CLIENT, addresses_v4, addresses_v6};
 #[cfg(feature = "capture")]

@@ -17,15 +17,11 @@ const NAME: &str = "weftline";
 /// The chain that drops what comes to the device's addresses by another link.
 const GUARD: &str = "prerouting";
 /// Messages of nf_tables, and those around a batch.
-const SUBSYSTEM: u16 = 10;
+pub(crate) const SUBSYSTEM: u16 = 10;
 const NEW_TABLE: u16 = 0;
 const GET_TABLE: u16 = 1;
-const GET_CHAIN: u16 = 4;
-const GET_RULE: u16 = 7;
-/// What becomes of packets that no rule of a chain has taken: nothing (NF_DROP).
-const DROPS: u32 = 0;
-/// Families whose packets are routed: both, IPv4, IPv6. In others a hook of that number is not FORWARD.
-const ROUTED: [u8; 3] = [INET, IPV4, IPV6];
+pub(crate) const GET_CHAIN: u16 = 4;
+pub(crate) const GET_RULE: u16 = 7;
 const DELETE_TABLE: u16 = 2;
 const NEW_CHAIN: u16 = 3;
 const NEW_RULE: u16 = 6;
@@ -36,10 +32,10 @@ const DELETE_ELEMENT: u16 = 14;
 const BATCH_BEGIN: u16 = 0x10;
 const BATCH_END: u16 = 0x11;
 /// Families: none in particular, IPv4 and IPv6 together, each alone.
-const UNSPECIFIED: u8 = 0;
-const INET: u8 = 1;
-const IPV4: u8 = 2;
-const IPV6: u8 = 10;
+pub(crate) const UNSPECIFIED: u8 = 0;
+pub(crate) const INET: u8 = 1;
+pub(crate) const IPV4: u8 = 2;
+pub(crate) const IPV6: u8 = 10;
 /// The flag of a table that belongs to a socket (Linux 5.12).
 const OWNER: u32 = 2;
 /// That of one that does nothing.
@@ -298,58 +294,13 @@ pub(crate) fn chains_of_rules(name: &str) -> io::Result<Vec<String>> {
     })
 }
 
-/// A chain of whoever else that drops what this machine forwards and no rule lets through, as `TABLE, chain
-/// CHAIN`, if there is one: no rule has a device of this name in it. It is said by the chain's policy alone; rules
-/// that drop are not looked for.
-///
-/// # Errors
-/// When the kernel has no nf_tables, or does not let us ask.
-pub fn forbids_forwarding(device: &str) -> io::Result<Option<String>> {
-    let socket = Netlink::open(Some(netlink::NETFILTER))?;
-    let everywhere = header(UNSPECIFIED, 0);
-    let dropping = socket.list(SUBSYSTEM << 8 | GET_CHAIN, &everywhere, |payload| {
-        let family = *payload.first()?;
-        let (mut table, mut chain, mut hook, mut policy) = (None, None, None, None);
-        for (kind, value) in attributes(payload.get(4..)?) {
-            match kind {
-                1 => table = Some(text(value)),
-                3 => chain = Some(text(value)),
-                4 => hook = attributes(value).find(|(kind, _)| *kind == 1).map(|(_, hook)| hook),
-                5 => policy = Some(value),
-                _ => {}
-            }
-        }
-        let number =
-            |value: Option<&[u8]>| value.and_then(|value| u32_at(value, 0)).map(u32::from_be);
-        let drops = number(hook) == Some(FORWARD) && number(policy) == Some(DROPS);
-        (drops && ROUTED.contains(&family)).then_some((family, table?, chain?))
-    })?;
-    if dropping.is_empty() {
-        return Ok(None);
-    }
-    let let_through = socket.list(SUBSYSTEM << 8 | GET_RULE, &everywhere, |payload| {
-        let name = device.as_bytes();
-        payload.windows(name.len()).any(|part| part == name).then_some(())?;
-        let table = attributes(payload.get(4..)?).find(|(kind, _)| *kind == 1)?;
-        Some((*payload.first()?, text(table.1)))
-    })?;
-    let is_closed = |(family, table, _): &&(u8, String, String)| {
-        !let_through.iter().any(|(other, of)| (other, of) == (family, table))
-    };
-    let closed = dropping.iter().find(is_closed);
-    Ok(closed.map(|(family, table, chain)| {
-        let of = if *family == IPV6 { " of IPv6" } else { "" };
-        format!("table '{table}', chain '{chain}'{of}")
-    }))
-}
-
 /// Numbers in attributes have the network's order of bytes.
 fn be(number: u32) -> [u8; 4] {
     number.to_be_bytes()
 }
 
 /// Family, version and resource.
-fn header(family: u8, resource: u16) -> [u8; 4] {
+pub(crate) fn header(family: u8, resource: u16) -> [u8; 4] {
     let [high, low] = resource.to_be_bytes();
     [family, 0, high, low]
 }
@@ -426,6 +377,11 @@ impl Writer {
     /// Takes it from there.
     pub(crate) fn remove_link(self, batch: &mut Builder, set: &str, link: &str, user: Option<u32>) {
         self.element(batch, (DELETE_ELEMENT, 0), set, &link_key(link, user));
+    }
+
+    /// Takes all elements of a set away.
+    pub(crate) fn empty_set(self, batch: &mut Builder, set: &str) {
+        message(batch, DELETE_ELEMENT, 0).text(1, self.name).text(2, set);
     }
 
     fn element(self, batch: &mut Builder, (kind, flags): (u16, u16), set: &str, key: &[u8]) {

@@ -131,12 +131,26 @@ fn good_paths(
         let remedy = "give them like --path wifi=wlan0 lte=wwan0, or --path auto";
         findings.add(Finding::error(Check::Configuration, "paths", "no path is given", remedy));
     }
-    let mut good = Vec::new();
+    let (mut good, mut absent) = (Vec::new(), Vec::new());
     for (place, path) in paths.into_iter().enumerate() {
-        match path.map_err(none).and_then(there) {
+        let path = match path {
+            Ok(path) => path,
+            Err(error) => {
+                findings.add(none(error));
+                continue;
+            }
+        };
+        if let Err(error) = path.bind.check() {
+            absent.push(error);
+            continue;
+        }
+        match controlled(path) {
             Ok(path) => good.push((place, path)),
             Err(finding) => findings.add(finding),
         }
+    }
+    for error in absent {
+        findings.add(not_there(error, !good.is_empty()));
     }
     let mut links = BTreeMap::new();
     for (_, path) in &good {
@@ -160,13 +174,21 @@ fn none(error: PathError) -> Finding {
     Finding::error(check, "paths", Failure::from(error), remedy)
 }
 
-/// The path, if this machine has its place and its congestion control.
-fn there(path: PathConfig) -> Result<PathConfig, Finding> {
-    if let Err(error) = path.bind.check() {
-        let remedy = "see 'ip address' for what is there; it may have to be set up or named in \
-                      another way";
-        return Err(Finding::error(Check::Link, "paths", Failure::from(error), remedy));
+/// That a link is not there, with `others` that are: a daemon goes on with these.
+fn not_there(error: Error, others: bool) -> Finding {
+    let failure = Failure::from(error);
+    if others {
+        let remedy = "nothing, if it comes later, as a modem does: it is used as soon as it is \
+                      there; else see 'ip address' for its name";
+        return Finding::warning(Check::Link, "paths", failure, remedy);
     }
+    let remedy = "see 'ip address' for what is there; it may have to be set up or named in another \
+                  way";
+    Finding::error(Check::Link, "paths", failure, remedy)
+}
+
+/// The path, if this machine has its congestion control.
+fn controlled(path: PathConfig) -> Result<PathConfig, Finding> {
     paths::with_control(path).map_err(|failure| {
         let remedy = "do what it says, or choose another congestion control";
         Finding::error(Check::Congestion, "paths", failure, remedy)

@@ -28,7 +28,10 @@ impl Protocol {
 /// Whether the packets of clients are dropped where this machine forwards them. Nothing where we
 /// may not ask.
 pub(super) fn forwarding() -> Option<Finding> {
-    let chain = weftline_net::forbids_forwarding(weftline_net::EXIT_DEVICE).ok()??;
+    // As a server takes it: without a way out by IPv6 it forwards none.
+    let defaults = weftline_net::Routes::open().and_then(|routes| routes.defaults()).ok()?;
+    let ipv6 = defaults.iter().any(|route| route.destination.is_ipv6());
+    let chain = weftline_net::forbids_forwarding(weftline_net::EXIT_DEVICE, ipv6).ok()??;
     Some(Finding::warning(Check::Firewall, "forwarding", forbidding(&chain), LET_THROUGH))
 }
 

@@ -137,8 +137,8 @@ impl Lanes {
     /// word it would look as if all were well: lanes are up, and names are found.
     async fn follow_firewall(lanes: Weak<Self>) {
         let mut known = None;
-        while lanes.strong_count() > 0 {
-            let look = || weftline_net::forbids_forwarding(weftline_net::EXIT_DEVICE);
+        while let Some(ipv6) = lanes.upgrade().map(|lanes| lanes.exit.has_ipv6()) {
+            let look = move || weftline_net::forbids_forwarding(weftline_net::EXIT_DEVICE, ipv6);
             if let Ok(Ok(found)) = tokio::task::spawn_blocking(look).await
                 && found != known
             {

@@ -300,13 +300,20 @@ pub(crate) struct Doors {
 }
 
 impl Doors {
-    /// Opens all that are wanted.
+    /// Opens all that are wanted. Whole machines do without metrics where their address cannot be
+    /// had: without its network a machine is worth less.
     ///
     /// # Errors
     /// When one cannot be had.
     pub(crate) async fn open(life: &Arc<Life>, wanted: Wanted) -> Result<Self, Failure> {
         let mut greeting = match wanted.metrics {
-            Some(address) => metrics::open(life, address).await?,
+            Some(address) => match metrics::open(life, address).await {
+                Err(failure) if life.daemon == Daemon::Up => {
+                    tracing::warn!("no metrics until the next start: {failure}");
+                    String::new()
+                }
+                opened => opened?,
+            },
             None => String::new(),
         };
         let mut dashboard = None;

@@ -139,10 +139,11 @@ impl UpArgs {
         Ok(UpParts { lanes: self.lanes(), client: self.client(), lock: Files::find()?.lock })
     }
 
-    /// What lanes would go over; what is wrong is told of with the client.
+    /// What lanes would go over, of links that are there; what is wrong is told of with the client.
     fn lanes(&self) -> Option<(Client, Vec<LaneLink>)> {
         let (invite, paths, _) = self.to_look().ok()?;
-        let found = Links::new(&paths, invite.addresses.clone()).ok()?.look().ok()?;
+        let mut found = Links::new(&paths, invite.addresses.clone()).ok()?.look().ok()?;
+        found.retain(|(path, _)| path.bind.check().is_ok());
         let links = links::lanes(&found);
         let client = links::with(&basis(&invite).ok()?, found).build().ok()?;
         Some((client, links))

@@ -120,7 +120,7 @@ fn go(
     let wish = args.wish()?;
     let doors = Wanted { metrics: wish.metrics, ..doors };
     secrets::raise_file_limit();
-    let strict = Strict::wished(&wish, closed)?;
+    let mut strict = Strict::wished(&wish, closed)?;
     // Before anything is opened that must go with this process.
     let _janitor = lifeline::start(instance, &files.journal, lifeline::Left::RulesAndSysctls)?;
     let runtime = runtime()?;
@@ -131,11 +131,13 @@ fn go(
         // The server may be out of reach until a network has its login.
         let portals = Portals::new();
         portals.answer(&life);
+        let is_strict = strict.is_some();
         let starting = async {
-            systemd::unhurried(Up::start(&wish, strict, portals.clone(), files).await).await
+            systemd::unhurried(Up::start(&wish, is_strict, portals.clone(), files).await).await
         };
         let started = tokio::select! {
             started = starting => started.map(Some),
+            never = strict::keep_closed(&mut strict) => match never {},
             () = life.stopping() => Ok(None),
         };
         let started = match started {
@@ -154,7 +156,7 @@ fn go(
         life.set_lanes(started.lanes.as_ref().map(Lanes::watcher));
         output::print(&format!("up: {}\n", started.summary()))?;
         life.ready();
-        let ended = started.run(&life).await;
+        let ended = started.run(strict, &life).await;
         life.over();
         ended
     });
@@ -263,8 +265,8 @@ struct Up {
     forwarder: Forwarder,
     capture: Arc<Capture>,
     lanes: Option<Lanes>,
-    /// What is left of all else, if the kill switch is closed.
-    strict: Option<Strict>,
+    /// Whether the kill switch is closed.
+    is_strict: bool,
     /// Whether nothing is captured, as the server is away; and what finds out.
     suspended: watch::Receiver<bool>,
     presence: Option<JoinHandle<()>>,
@@ -280,7 +282,7 @@ struct Up {
 impl Up {
     async fn start(
         wish: &Wish,
-        strict: Option<Strict>,
+        is_strict: bool,
         portals: Portals,
         files: &Files,
     ) -> Result<Self, Failure> {
@@ -293,10 +295,10 @@ impl Up {
         let has_lanes = granted.is_ok();
         let (forwarder, capture, ipv6) = capture(&client, offer, (wish, number), files).await?;
         let (tell, suspended) = watch::channel(false);
-        let (dns, calls, is_strict) = (wish.dns, wish.calls, strict.is_some());
+        let (dns, calls) = (wish.dns, wish.calls);
         let how = Manner { dns, calls, is_strict, suspended: suspended.clone() };
         let lanes = Lanes::start(&client, granted, &capture, lane_links, how).await;
-        if !(has_lanes && lanes.is_some()) && strict.is_some() {
+        if !(has_lanes && lanes.is_some()) && is_strict {
             tracing::warn!("UDP, DNS and ICMP go nowhere, as the kill switch is closed");
         }
         let (ways, seen_ways) = watch::channel(presence::ways());
@@ -308,7 +310,7 @@ impl Up {
             suspended: tell,
         };
         // With the kill switch closed nothing is to go directly, whatever the server does.
-        let presence = strict.is_none().then(|| tokio::spawn(watcher.watch()));
+        let presence = (!is_strict).then(|| tokio::spawn(watcher.watch()));
         let journal = files.journal.clone();
         let server = wish.invite.addresses.first().map(ToString::to_string).unwrap_or_default();
         if let Some(lanes) = lanes.as_ref().filter(|_| wish.dns) {
@@ -322,7 +324,7 @@ impl Up {
             forwarder,
             capture,
             lanes,
-            strict,
+            is_strict,
             suspended,
             presence,
             ways,
@@ -335,7 +337,7 @@ impl Up {
 
     /// Has shown what goes to the server, now and when that changes.
     fn show_scope(&self, life: &Arc<Life>) {
-        let is_strict = self.strict.is_some();
+        let is_strict = self.is_strict;
         let show = move |life: &Life, is_wide: bool, is_suspended: bool| {
             let what = if is_suspended {
                 "nothing, as the server does not answer: all goes directly".to_owned()
@@ -387,9 +389,9 @@ impl Up {
     ///
     /// # Errors
     /// When it cannot go on as the machine's network is now.
-    async fn run(self, life: &Life) -> Result<(), Failure> {
+    async fn run(self, mut strict: Option<Strict>, life: &Life) -> Result<(), Failure> {
         let Self { client, basis, mut links, journal, forwarder, capture, lanes, watch, .. } = self;
-        let (mut strict, presence, portals) = (self.strict, self.presence, self.portals);
+        let (presence, portals) = (self.presence, self.portals);
         let ways = self.ways;
         let (stop, mut stopped) = watch::channel(false);
         let stopping = async move {

@@ -56,7 +56,11 @@ pub(crate) fn run(args: &PortalArgs) -> Result<(), Failure> {
     let files = Files::find()?;
     match (Instance::holder(&files.lock).ok().flatten(), KillSwitch::is_closed()?) {
         (Some(holder), _) => status::ask_portal(&socket(args, holder)?, &request)?,
-        (None, true) => apply(&request)?,
+        (None, true) => {
+            if !apply(&request)? && request.end {
+                return Err(Failure::failed(not_open(&args.link)));
+            }
+        }
         (None, false) => {
             return Err(Failure::wrong_use(
                 "this machine is not up, and its kill switch is open: a browser reaches the link",
@@ -87,17 +91,22 @@ fn socket(args: &PortalArgs, holder: u32) -> Result<PathBuf, Failure> {
     })
 }
 
-/// Has the kill switch let the link be used, if it is closed, or no more.
-fn apply(request: &PortalRequest) -> Result<(), Failure> {
+/// Has the kill switch let the link be used, or no more; whether it does, or did.
+fn apply(request: &PortalRequest) -> Result<bool, Failure> {
     if !KillSwitch::is_closed()? {
-        return Ok(());
+        return Ok(false);
     }
     let switch = KillSwitch::connect()?;
-    match request.end {
-        true => switch.end_portal(&request.link, request.user)?,
-        false => switch.open_portal(&request.link, request.user)?,
+    if request.end {
+        return Ok(switch.end_portal(&request.link, request.user)?);
     }
-    Ok(())
+    switch.open_portal(&request.link, request.user)?;
+    Ok(true)
+}
+
+/// What is said of a link that was to be closed.
+fn not_open(link: &str) -> String {
+    format!("{link} is not open")
 }
 
 /// The links that a running `up` has open: one at a time.
@@ -160,8 +169,10 @@ impl Portals {
         }
         if request.end && state.open.as_ref().is_none_or(|one| one.request.link != request.link) {
             // By the kill switch it may be, from an `up` that has failed to start.
-            apply(request).map_err(|failure| failure.to_string())?;
-            return Err(format!("{} is not open", request.link));
+            return match apply(request).map_err(|failure| failure.to_string())? {
+                true => Ok(()),
+                false => Err(not_open(&request.link)),
+            };
         }
         // One at a time, so that it can be told which.
         self.close(&mut state)?;

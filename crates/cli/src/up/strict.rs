@@ -1,5 +1,6 @@
 //! The kill switch as `up` keeps it: closed before anything else, and as long as nobody opens it.
 
+use std::convert::Infallible;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -105,6 +106,14 @@ impl Strict {
         }
         (self.near, self.inside) = (near, inside);
         Ok(())
+    }
+}
+
+/// Looks after it again and again, if there is one.
+pub(super) async fn keep_closed(strict: &mut Option<Strict>) -> Infallible {
+    loop {
+        tokio::time::sleep(LOOK).await;
+        strict.iter_mut().for_each(Strict::keep);
     }
 }
 
