@@ -217,6 +217,19 @@ impl Daemon {
         }
     }
 
+    /// The same; `None` if it ends without a line.
+    #[track_caller]
+    pub fn says_or_ends(&mut self, word: &str) -> Option<String> {
+        match self.stdout.recv_timeout(PATIENCE) {
+            Ok(line) => match line.trim_end().strip_prefix(word) {
+                Some(rest) => Some(rest.trim().to_owned()),
+                None => panic!("{line:?} for '{word}'"),
+            },
+            Err(RecvTimeoutError::Disconnected) => None,
+            Err(error) => panic!("no '{word}', {error}"),
+        }
+    }
+
     #[track_caller]
     pub fn listening(&mut self) -> SocketAddr {
         self.says("listening on").parse().unwrap()

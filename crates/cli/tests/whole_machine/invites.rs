@@ -269,7 +269,9 @@ fn the_doctor_looks_at_a_machine_before_and_while_it_is_up() {
     assert_eq!(up.end().0, Some(0));
 
     let said = doctor(&["--path", "wifi=wlan0", "--path", "lte=wwan7"]);
-    assert!(finds(&said, "error", "link").contains("wwan7"), "{said:#}");
+    // It may come later; the other one is enough.
+    assert!(finds(&said, "warning", "link").contains("wwan7"), "{said:#}");
+    assert!(!said.to_string().contains("lane lte"), "{said:#}");
     drop(server);
     finds(&doctor(&[]), "error", "port");
     // A server for something else.

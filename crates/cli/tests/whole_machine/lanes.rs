@@ -16,7 +16,7 @@ use rustix::net::sockopt;
 use weftline_lab::netns::Netns;
 
 use crate::common::{Daemon, PATIENCE, weftline};
-use crate::network::{FAR_V4, Network, PRIVATE, SERVER, SITE_V6, ip, join, text};
+use crate::network::{FAR_V4, Network, PRIVATE, SERVER, SITE_V6, ip, join, shows, text};
 use crate::sniffer::{Classes, Sniffer};
 use dns::{QUERY, resolver, serve_with_resolver};
 
@@ -140,10 +140,17 @@ pub(crate) fn comes_to_count(
     }
 }
 
+/// What is shown of a client's scope where its lanes carry what is no TCP.
+pub(crate) const ALL: &str = "weft0: all TCP, UDP and ICMP of this machine";
+
 pub(crate) fn up(net: &Network, invite: &str) -> Daemon {
     let mut up = Daemon::spawn(&mut net.command(&net.client, &net.up_args(invite)));
-    let said = up.says("up:");
-    assert!(said.contains("all TCP, UDP and ICMP"), "{said}");
+    up.says("up:");
+    // Where this machine stands still the first lane may come after that. A server may be in the same
+    // directory.
+    let control = net.run.path().join(format!("up-{}.sock", up.id()));
+    let status = ["status", "--control", control.to_str().unwrap()];
+    shows(|| net.command(&net.client, &status), ALL);
     up
 }
 
@@ -484,6 +491,7 @@ fn a_client_that_is_given_another_number_goes_on_by_other_addresses() {
     assert!(has("10.87.0.2") && has("fd57:6566:7400::2"));
     server.signal("-KILL");
     assert_eq!(server.end().0, None);
+    net.server_is_cleared_away();
     fs::write(net.state.path().join("internet.addresses"), "somebody = 2\n").unwrap();
     let (_server, _) = net.serve(&port);
     let began = Instant::now();
@@ -519,7 +527,7 @@ fn without_lanes_tcp_goes_on_alone() {
     server.signal("-KILL");
     assert_eq!(server.end().0, None);
     let _server = net.serve(&["--listen", "0.0.0.0:4433"]);
-    net.comes_to_show("weft0: all TCP, UDP and ICMP of this machine");
+    net.comes_to_show(ALL);
 }
 
 /// A machine on which Docker runs: what it forwards is dropped unless a rule lets it through.
@@ -532,7 +540,7 @@ fn a_firewall_that_lets_nothing_through_the_server_is_told_of() {
         let done = net.server.command("nft").arg(script).output().unwrap();
         assert!(done.status.success(), "{done:?}");
     };
-    nft("add table ip filter");
+    nft("add table ip filter; add table ip6 filter");
     nft("add chain ip filter FORWARD { type filter hook forward priority 0; policy drop; }");
     let doctor = || {
         let options = ["doctor", "serve", "--internet", "--listen", "0.0.0.0:4433"];
@@ -551,6 +559,13 @@ fn a_firewall_that_lets_nothing_through_the_server_is_told_of() {
     nft("add rule ip filter FORWARD oifname weft-exit accept");
     let said = doctor();
     assert!(!said.contains(WHAT), "{said}");
+    // What drops IPv6 alone is of no matter where there is none.
+    nft("add chain ip6 filter FORWARD { type filter hook forward priority 0; policy drop; }");
+    let said = doctor();
+    assert!(said.contains("chain 'FORWARD' of IPv6"), "{said}");
+    ip(&net.server, "-6 route del default");
+    let said = doctor();
+    assert!(!said.contains("FORWARD"), "{said}");
     // Open to TCP alone.
     nft("add chain ip filter INPUT { type filter hook input priority 0; policy drop; }");
     nft("add rule ip filter INPUT tcp dport 4433 accept");
@@ -612,5 +627,5 @@ fn where_udp_is_blocked_it_goes_past_the_server_until_it_gets_through_again() {
     block_udp(&net, 4433, false);
     assert_eq!(text(&ask(&net, far.address, b"again")), "198.51.100.1 again");
     both_lanes_up(&net);
-    net.comes_to_show("weft0: all TCP, UDP and ICMP of this machine");
+    net.comes_to_show(ALL);
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use weftline_lab::LabError;
 use weftline_lab::netns::Netns;
 
-use crate::common::{Daemon, PATIENCE, run_alone, weftline};
+use crate::common::{Daemon, PATIENCE, run_alone, until, weftline};
 use crate::site::Site;
 
 /// The server's address, which both links lead to, and that of its side of the internet.
@@ -53,6 +53,20 @@ pub(crate) fn ip(ns: &Netns, args: &str) {
 
 /// Waits until the kernel has an IPv6 address in its table of local ones. It enters it by a queue of
 /// work, so after `ip` has ended: what looked at the tables before would take it for a change.
+/// Waits until `status` says something.
+#[track_caller]
+pub(crate) fn shows(status: impl Fn() -> Command, what: &str) {
+    let began = Instant::now();
+    loop {
+        let said = text(&run_alone(&mut status()).stdout);
+        if said.contains(what) {
+            return;
+        }
+        assert!(began.elapsed() < PATIENCE, "{what}: {said}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
 fn is_local(ns: &Netns, address: &str) {
     let began = Instant::now();
     loop {
@@ -143,6 +157,15 @@ impl Network {
         let number = self.client.run(|| Ok(fs::metadata("/proc/thread-self/ns/net")?.ino()));
         let number = number.unwrap();
         ["lock", "journal"].map(|kind| format!("/run/weftline/up-{number}.{kind}").into())
+    }
+
+    /// Waits until the janitor of a server that was killed is through, for which the next one does not wait
+    /// for long.
+    pub(crate) fn server_is_cleared_away(&self) {
+        let number = self.server.run(|| Ok(fs::metadata("/proc/thread-self/ns/net")?.ino()));
+        let lock = format!("/run/weftline/exit-{}.lock", number.unwrap());
+        let lock = fs::File::open(lock).unwrap();
+        until("the janitor is through", || lock.try_lock().is_ok());
     }
 
     pub(crate) fn state(&self) -> &str {
@@ -241,15 +264,7 @@ impl Network {
     /// Waits until the client's status says something.
     #[track_caller]
     pub(crate) fn comes_to_show(&self, what: &str) {
-        let began = Instant::now();
-        loop {
-            let status = text(&self.run(&self.client, &["status"]).stdout);
-            if status.contains(what) {
-                return;
-            }
-            assert!(began.elapsed() < PATIENCE, "{what}: {status}");
-            thread::sleep(Duration::from_millis(20));
-        }
+        shows(|| self.command(&self.client, &["status"]), what);
     }
 
     /// Whatever `up` may change in the client's network.
