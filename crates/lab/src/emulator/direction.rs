@@ -1,21 +1,22 @@
-//! One direction of a path inside the emulator: from the sender's device through the link model to
-//! the receiver's device.
+//! One direction of a path inside the emulator: a state machine without descriptors and clock.
+//!
+//! The caller reads a packet into [`Direction::room`] and hands it over with
+//! [`Direction::handle_packet`]. It comes back at [`Direction::poll_timeout`], writes what
+//! [`Direction::poll_transmit`] names, and says what came of it with
+//! [`Direction::handle_transmit`]. The emulator does so with devices and the monotonic clock
+//! (`device.rs`), the tests in a time of their own.
 
 use std::collections::VecDeque;
-use std::io::{self, IoSlice};
-use std::os::fd::BorrowedFd;
 
 use hdrhistogram::Histogram;
-use rustix::io::Errno;
 use weftline_core::time::nanos;
 use weftline_core::{ByteCount, Instant};
 use weftline_link::{Link, Verdict};
 use weftline_measure::STEPS_MAX;
 
 use super::store::{Slot, Store};
-use super::{Counters, SERIES_STEP};
-use crate::clock;
-use crate::packet::{self, Layout, Shape, VNET_LEN};
+use super::{Counters, DirectionReport, SERIES_STEP};
+use crate::packet::{self, Shape, VNET_LEN};
 
 /// A packet (or super-packet) of which at least one segment is still on its way.
 #[derive(Clone, Copy, Debug)]
@@ -36,16 +37,29 @@ struct Segment {
     due: Instant,
 }
 
-/// What one read brought.
+/// Contiguous segments of one packet, which leave in one write.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run {
+    slot: Slot,
+    /// The packet's shape.
+    pub(super) shape: Shape,
+    /// Where they start within the packet's payload; 0 for a whole packet.
+    pub(super) at: usize,
+    /// Their payload; the whole packet, virtio header included, for a whole packet.
+    pub(super) len: usize,
+    /// How many there are.
+    pub(super) segments: usize,
+}
+
+/// What became of a [`Run`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ingress {
-    /// A packet with so many bytes of payload.
-    Packet {
-        /// UDP or TCP payload.
-        payload: usize,
-    },
-    /// No packet is waiting.
-    Empty,
+pub(super) enum Sent {
+    /// The far end took it.
+    Written,
+    /// The far end's kernel refused it.
+    Refused,
+    /// A cut took it.
+    Cut,
 }
 
 /// One direction of one path.
@@ -61,8 +75,8 @@ pub(super) struct Direction {
     pub(super) cut: bool,
     /// t = 0 of the series.
     epoch: Option<Instant>,
-    pub(super) counters: Counters,
-    pub(super) series: Vec<u64>,
+    counters: Counters,
+    series: Vec<u64>,
 }
 
 impl Direction {
@@ -87,9 +101,9 @@ impl Direction {
         self.series.clear();
     }
 
-    /// When the next segment is due.
-    pub(super) fn next_due(&self) -> Option<Instant> {
-        self.segments.front().map(|segment| segment.due)
+    /// What has become of its packets so far.
+    pub(super) fn report(&self) -> DirectionReport {
+        DirectionReport { counters: self.counters, series: self.series.clone() }
     }
 
     /// Memory held for packets, in bytes.
@@ -97,20 +111,14 @@ impl Direction {
         self.store.memory()
     }
 
-    /// Reads one packet from `device` and offers its segments to the link.
-    ///
-    /// # Errors
-    /// What the device answers other than "nothing there".
-    pub(super) fn ingress(&mut self, device: BorrowedFd<'_>) -> io::Result<Ingress> {
-        let Some(room) = self.store.room() else {
-            return self.overflow(device);
-        };
-        let len = match rustix::io::read(device, room) {
-            Ok(len) => len,
-            Err(Errno::AGAIN | Errno::INTR) => return Ok(Ingress::Empty),
-            Err(error) => return Err(error.into()),
-        };
-        let now = clock::now();
+    /// Where to put the next packet, virtio header first; `None` when the store is full.
+    pub(super) fn room(&mut self) -> Option<&mut [u8]> {
+        self.store.room()
+    }
+
+    /// Offers the segments of the packet of `len` bytes in [`Direction::room`], which came at
+    /// `now`, to the link. Returns its bytes of UDP or TCP payload.
+    pub(super) fn handle_packet(&mut self, len: usize, now: Instant) -> usize {
         let bytes = self.store.peek(len);
         let shape = packet::shape(bytes);
         let payload = packet::payload_len(bytes, &shape);
@@ -135,7 +143,14 @@ impl Direction {
             let slot = self.store.keep(len);
             self.packets.push_back(Packet { slot, shape });
         }
-        Ok(Ingress::Packet { payload })
+        payload
+    }
+
+    /// Counts a packet of `len` bytes for which there was no room.
+    #[cold]
+    pub(super) fn handle_overflow(&mut self, len: usize) {
+        self.counters.offered.add(len as u64);
+        self.counters.overflow.add(len as u64);
     }
 
     /// Offers one segment of the packet being read, `size` bytes on the wire.
@@ -157,74 +172,61 @@ impl Direction {
         }
     }
 
-    /// The store is full: reads a packet away and counts it.
-    #[cold]
-    fn overflow(&mut self, device: BorrowedFd<'_>) -> io::Result<Ingress> {
-        let mut sink = vec![0; packet::PACKET_MAX];
-        match rustix::io::read(device, &mut sink) {
-            Ok(len) => {
-                self.counters.offered.add(len as u64);
-                self.counters.overflow.add(len as u64);
-                Ok(Ingress::Packet { payload: 0 })
-            }
-            Err(Errno::AGAIN | Errno::INTR) => Ok(Ingress::Empty),
-            Err(error) => Err(error.into()),
-        }
+    /// When the next segment is due.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.segments.front().map(|segment| segment.due)
     }
 
-    /// Writes everything due at `now` to `device`, contiguous segments of a packet together, and
-    /// records in `lateness` (ns) how long after its time each left.
-    pub(super) fn egress(
-        &mut self,
-        device: BorrowedFd<'_>,
-        now: Instant,
-        lateness: &mut Histogram<u64>,
-    ) {
-        let mut wrote = false;
-        while self.next_due().is_some_and(|due| due <= now) {
-            self.write_run(device, now, lateness);
-            wrote = true;
-        }
-        if wrote {
+    /// The segment at the front and those that continue it, if they are due at `now`. The caller
+    /// passes each run to [`Direction::handle_transmit`] before it asks for the next, and asks
+    /// until there is none: only then the packets that have left give their memory back.
+    pub(super) fn poll_transmit(&mut self, now: Instant) -> Option<Run> {
+        let Some(first) = self.segments.front().filter(|first| first.due <= now) else {
             self.release();
-        }
-    }
-
-    /// Writes the segment at the front and those that continue it.
-    fn write_run(&mut self, device: BorrowedFd<'_>, now: Instant, lateness: &mut Histogram<u64>) {
-        let Some(first) = self.segments.pop_front() else { return };
-        let index = (first.packet - self.first_packet) as usize;
-        let Packet { slot, shape } = self.packets[index];
-        let written = clock::now();
-        let late = |due: Instant| nanos(written.since(due));
-        lateness.saturating_record(late(first.due));
-        let (mut segments, mut len) = (1, first.len as usize);
-        let at = first.at as usize;
+            return None;
+        };
+        let Packet { slot, shape } = self.packets[(first.packet - self.first_packet) as usize];
+        let (at, len) = (first.at as usize, first.len as usize);
+        let mut run = Run { slot, shape, at, len, segments: 1 };
         if let Shape::Super(_) = shape {
-            while let Some(next) = self.segments.front() {
-                let continues = next.packet == first.packet && next.at as usize == at + len;
+            for next in self.segments.range(1..) {
+                let continues = next.packet == first.packet && next.at as usize == run.at + run.len;
                 if !continues || next.due > now {
                     break;
                 }
-                len += next.len as usize;
-                segments += 1;
-                lateness.saturating_record(late(next.due));
-                self.segments.pop_front();
+                run.len += next.len as usize;
+                run.segments += 1;
             }
         }
-        let bytes = self.store.packet(slot);
-        let wire = wire_bytes(&shape, segments, len);
-        if self.cut {
-            self.counters.cut.add_many(segments, wire);
-            return;
+        Some(run)
+    }
+
+    /// The packet to write `run` from, virtio header first; `None` if a cut takes the run.
+    pub(super) fn packet(&self, run: &Run) -> Option<&[u8]> {
+        (!self.cut).then(|| self.store.packet(run.slot))
+    }
+
+    /// Counts what became at `now` of the run that [`Direction::poll_transmit`] gave, and records in
+    /// `lateness` (ns) how long after its time each of its segments left.
+    pub(super) fn handle_transmit(
+        &mut self,
+        run: &Run,
+        sent: Sent,
+        now: Instant,
+        lateness: &mut Histogram<u64>,
+    ) {
+        for segment in self.segments.drain(..run.segments) {
+            lateness.saturating_record(nanos(now.since(segment.due)));
         }
-        let answer = match shape {
-            Shape::Whole => rustix::io::write(device, bytes),
-            Shape::Super(layout) => write_segments(device, &layout, bytes, at, len),
-        };
-        match answer {
-            Ok(_) => self.delivered(segments, wire, payload_bytes(&shape, bytes, len), written),
-            Err(_) => self.counters.write_failed.add_many(segments, wire),
+        let segments = run.segments as u64;
+        let wire = wire_bytes(&run.shape, segments, run.len);
+        match sent {
+            Sent::Written => {
+                let payload = payload_bytes(&run.shape, self.store.packet(run.slot), run.len);
+                self.delivered(segments, wire, payload, now);
+            }
+            Sent::Refused => self.counters.write_failed.add_many(segments, wire),
+            Sent::Cut => self.counters.cut.add_many(segments, wire),
         }
     }
 
@@ -267,113 +269,5 @@ fn payload_bytes(shape: &Shape, packet: &[u8], len: usize) -> u64 {
     match shape {
         Shape::Whole => packet::payload_len(packet, shape) as u64,
         Shape::Super(_) => len as u64,
-    }
-}
-
-/// One write of payload bytes `at..at + len` of a super-packet behind headers of their own.
-fn write_segments(
-    device: BorrowedFd<'_>,
-    layout: &Layout,
-    packet: &[u8],
-    at: usize,
-    len: usize,
-) -> Result<usize, Errno> {
-    let headers = layout.headers(packet, at, len);
-    let start = VNET_LEN + layout.headers_len + at;
-    let payload = &packet[start..start + len];
-    rustix::io::writev(device, &[IoSlice::new(headers.as_slice()), IoSlice::new(payload)])
-}
-
-#[cfg(test)]
-mod tests {
-    use std::os::fd::{AsFd as _, OwnedFd};
-    use std::time::Duration;
-
-    use etherparse::PacketBuilder;
-    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-    use weftline_core::Bitrate;
-    use weftline_link::{LinkConfig, LossModel, QueueLimit, RateTrace};
-
-    use super::*;
-
-    /// IPv4 and TCP headers.
-    const HEADERS: u64 = 40;
-
-    /// A direction that takes 20 ms, and what stands for its two devices: what is written to one end
-    /// of a pair is a packet, as with a TUN device.
-    struct Bench {
-        direction: Direction,
-        near: (OwnedFd, OwnedFd),
-        far: (OwnedFd, OwnedFd),
-        lateness: Histogram<u64>,
-    }
-
-    impl Bench {
-        fn new() -> Self {
-            let config = LinkConfig {
-                rate: RateTrace::constant(Bitrate::mbps(1000)),
-                delay: Duration::from_millis(20),
-                jitter: Duration::ZERO,
-                queue: QueueLimit::Packets(1000),
-                loss: LossModel::None,
-            };
-            let mut link = Link::new(config, 1, "test");
-            link.start(clock::now());
-            let device = || {
-                let flags = SocketFlags::NONBLOCK;
-                socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap()
-            };
-            let lateness = Histogram::new(3).unwrap();
-            Self { direction: Direction::new(link), near: device(), far: device(), lateness }
-        }
-
-        /// The near end sends a super-packet of 2 1/2 segments of 1000 bytes.
-        fn send(&mut self) {
-            let mut packet = vec![1, 1, 0, 0, 0, 0, 0, 0, 0, 0];
-            for (at, word) in [(2, HEADERS as u16), (4, 1000), (6, 20), (8, 16)] {
-                packet[at..at + 2].copy_from_slice(&word.to_ne_bytes());
-            }
-            let ip = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64);
-            ip.tcp(1, 2, 3, 65_535).write(&mut packet, &[7; 2500]).unwrap();
-            rustix::io::write(&self.near.0, &packet).unwrap();
-            let read = self.direction.ingress(self.near.1.as_fd()).unwrap();
-            assert_eq!(read, Ingress::Packet { payload: 2500 });
-        }
-
-        /// Everything that is on its way arrives; how many bytes the far end gets.
-        fn arrive(&mut self) -> usize {
-            let now = clock::now() + Duration::from_secs(60);
-            self.direction.egress(self.far.1.as_fd(), now, &mut self.lateness);
-            let mut packet = [0; 4096];
-            let read = std::iter::from_fn(|| rustix::io::read(&self.far.0, &mut packet).ok());
-            read.sum()
-        }
-    }
-
-    #[test]
-    fn segments_count_with_the_headers_that_each_has_on_the_wire() {
-        let mut bench = Bench::new();
-        bench.send();
-        assert_eq!(bench.arrive(), VNET_LEN + HEADERS as usize + 2500, "joined again");
-        let Counters { offered, delivered, .. } = bench.direction.counters;
-        assert_eq!((offered.packets, offered.bytes), (3, 3 * HEADERS + 2500));
-        assert_eq!(delivered, offered);
-        // The link serves so much.
-        let served = bench.direction.link.stats().offered;
-        assert_eq!((served.packets, served.bytes.as_u64()), (offered.packets, offered.bytes));
-    }
-
-    #[test]
-    fn a_cut_takes_what_is_on_its_way_too() {
-        let mut bench = Bench::new();
-        bench.send();
-        bench.direction.cut = true;
-        bench.send();
-        assert_eq!(bench.arrive(), 0);
-        let Counters { offered, delivered, cut, .. } = bench.direction.counters;
-        assert_eq!((offered.packets, delivered.packets, cut), (6, 0, offered));
-        bench.direction.cut = false;
-        bench.send();
-        assert_eq!(bench.arrive(), VNET_LEN + HEADERS as usize + 2500);
     }
 }

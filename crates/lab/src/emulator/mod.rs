@@ -4,9 +4,17 @@
 //! this emulator with the monotonic clock. Super-packets are cut into segments when they enter,
 //! each with its own loss draw, queue check and serialisation time; segments that are due together
 //! leave in one write. So the model stays exact per packet while the cost is per super-packet.
+//!
+//! What becomes of a packet, and when, is decided without descriptors and clock (`network.rs`,
+//! `direction.rs`), so that tests check it in virtual time. The thread (`worker.rs`, `device.rs`)
+//! reads, writes and waits.
 
 mod cut;
+mod device;
 mod direction;
+#[cfg(test)]
+mod made;
+mod network;
 mod store;
 mod worker;
 
@@ -18,7 +26,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use rustix::event::EventfdFlags;
-use weftline_core::{Bitrate, Instant};
+use weftline_core::Instant;
 use weftline_link::LinkConfig;
 
 use self::cut::Switch;
@@ -38,11 +46,6 @@ const LATE_SHARE_MAX: f64 = 0.01;
 /// A run in which a larger share of packets was lost by the emulator itself is invalid: one in a
 /// hundred thousand is below the smallest loss rate of any scenario.
 const MISHANDLED_SHARE_MAX: f64 = 1e-5;
-
-/// Below this total rate every packet gets a wake-up of its own; above, the emulator works in
-/// quanta, because a 1.8 Gb/s link sends a packet every 7 µs.
-const QUANTUM_FROM: Bitrate = Bitrate::mbps(300);
-const QUANTUM: Duration = Duration::from_micros(50);
 
 /// Which way packets go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -233,8 +236,7 @@ impl Emulator {
         let (requests, inbox) = mpsc::channel();
         let names = paths.iter().map(|path| path.name.clone()).collect();
         let meters = paths.iter().map(|path| [path.client.meter(), path.server.meter()]).collect();
-        let quantum = quantum(&paths);
-        let worker = worker::Worker::new(paths, seed, start, quantum, inbox, Arc::clone(&wake))
+        let worker = worker::Worker::new(paths, seed, start, inbox, Arc::clone(&wake))
             .map_err(LabError::os("watching the TUN devices"))?;
         let thread = std::thread::Builder::new()
             .name("emulator".to_owned())
@@ -322,10 +324,4 @@ impl Drop for Emulator {
 
 fn gone() -> LabError {
     LabError::Failed("the emulator's thread ended unexpectedly".to_owned())
-}
-
-/// How often the emulator looks at its devices while packets are on their way.
-fn quantum(paths: &[EmulatedPath]) -> Duration {
-    let total: Bitrate = paths.iter().map(|path| path.down.rate.mean()).sum();
-    if total < QUANTUM_FROM { Duration::ZERO } else { QUANTUM }
 }

@@ -1,6 +1,6 @@
-//! The emulator's thread: reads, writes, waits.
+//! The emulator's thread: reads, writes, waits. What becomes of the packets, and when, the
+//! [`Network`] says.
 
-use std::collections::VecDeque;
 use std::io;
 use std::mem::MaybeUninit;
 use std::num::NonZeroU64;
@@ -12,11 +12,11 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use rustix::event::epoll;
 use weftline_core::Instant;
-use weftline_link::Link;
 
-use super::cut::Switch;
-use super::direction::{Direction, Ingress};
-use super::{DirectionReport, EmulatedPath, EmulatorReport, PathReport, Request, Start, Way};
+use super::device::{Ingress, egress, ingress};
+use super::direction::Direction;
+use super::network::{Network, PathConfig, Wait};
+use super::{EmulatedPath, EmulatorReport, Request, Start};
 use crate::clock::{self, timespec};
 use crate::sys::process;
 use crate::topology::PATHS_MAX;
@@ -34,29 +34,23 @@ const WAKE: u64 = u64::MAX;
 /// Priority among real-time threads: below the kernel's own (50 and up).
 const PRIORITY: i32 = 10;
 
-/// One path and its two directions.
+/// The ends of one path.
 #[derive(Debug)]
-struct Lane {
-    name: String,
+struct Devices {
     client: Tun,
     server: Tun,
-    down: Direction,
-    up: Direction,
 }
 
 /// The thread's whole state.
 pub(super) struct Worker {
-    lanes: Vec<Lane>,
-    start: Start,
-    quantum: Duration,
+    network: Network,
+    /// Of each path of the network.
+    devices: Vec<Devices>,
     inbox: Receiver<Request>,
     wake: Arc<OwnedFd>,
     /// All devices and the wake-up.
     readable: OwnedFd,
     lateness: Histogram<u64>,
-    epoch: Option<Instant>,
-    /// Cuts to come, counted from the epoch, the next one first.
-    switches: VecDeque<Switch>,
     real_time: bool,
 }
 
@@ -65,7 +59,6 @@ impl Worker {
         paths: Vec<EmulatedPath>,
         seed: u64,
         start: Start,
-        quantum: Duration,
         inbox: Receiver<Request>,
         wake: Arc<OwnedFd>,
     ) -> io::Result<Self> {
@@ -78,25 +71,20 @@ impl Worker {
             watch(device.as_fd(), index as u64)?;
         }
         watch(wake.as_fd(), WAKE)?;
-        let lane = |path: EmulatedPath| Lane {
-            down: Direction::new(Link::new(path.down, seed, &format!("{}/down", path.name))),
-            up: Direction::new(Link::new(path.up, seed, &format!("{}/up", path.name))),
-            name: path.name,
-            client: path.client,
-            server: path.server,
+        let part = |path: EmulatedPath| {
+            let EmulatedPath { name, down, up, client, server } = path;
+            (PathConfig { name, down, up }, Devices { client, server })
         };
+        let (paths, devices) = paths.into_iter().map(part).unzip();
         Ok(Self {
-            lanes: paths.into_iter().map(lane).collect(),
-            start,
-            quantum,
+            network: Network::new(paths, seed, start),
+            devices,
             inbox,
             wake,
             readable,
             // 1 ns to 100 s in steps of at most 1 %.
             lateness: Histogram::new_with_bounds(1, 100_000_000_000, 2)
                 .expect("the bounds are in order and the precision is at most 5"),
-            epoch: None,
-            switches: VecDeque::new(),
             real_time: false,
         })
     }
@@ -110,13 +98,10 @@ impl Worker {
         }
         while self.serve_requests() {
             let now = clock::now();
-            while self.next_switch().is_some_and(|at| at <= now) {
-                let switch = self.switches.pop_front();
-                switch.into_iter().for_each(|switch| self.switch(switch));
-            }
-            for lane in &mut self.lanes {
-                lane.down.egress(lane.client.as_fd(), now, &mut self.lateness);
-                lane.up.egress(lane.server.as_fd(), now, &mut self.lateness);
+            self.network.handle_timeout(now);
+            for (lane, ends) in self.network.lanes.iter_mut().zip(&self.devices) {
+                egress(&mut lane.down, ends.client.as_fd(), now, &mut self.lateness);
+                egress(&mut lane.up, ends.server.as_fd(), now, &mut self.lateness);
             }
             self.read_all();
             self.wait(now);
@@ -127,15 +112,13 @@ impl Worker {
     fn read_all(&mut self) {
         for _ in 0..ROUNDS {
             let mut any = false;
-            for k in 0..self.lanes.len() {
-                let lane = &mut self.lanes[k];
-                any |= drain(&lane.client, &mut lane.up).is_some();
-                let data = drain(&lane.server, &mut lane.down);
+            for (k, ends) in self.devices.iter().enumerate() {
+                let lane = &mut self.network.lanes[k];
+                any |= drain(&ends.client, &mut lane.up).is_some();
+                let data = drain(&ends.server, &mut lane.down);
                 any |= data.is_some();
-                if let (Start::FirstData(least), None) = (self.start, self.epoch)
-                    && data.is_some_and(|payload| payload >= least)
-                {
-                    self.begin(clock::now());
+                if data.is_some_and(|payload| self.network.starts_with(payload)) {
+                    self.network.start(clock::now());
                 }
             }
             if !any {
@@ -144,41 +127,11 @@ impl Worker {
         }
     }
 
-    fn begin(&mut self, epoch: Instant) {
-        self.epoch = Some(epoch);
-        for lane in &mut self.lanes {
-            lane.down.start(epoch);
-            lane.up.start(epoch);
-        }
-    }
-
-    /// When the next scheduled cut or restoration is due.
-    fn next_switch(&self) -> Option<Instant> {
-        Some(self.epoch? + self.switches.front()?.at)
-    }
-
-    fn switch(&mut self, Switch { path, way, cut, .. }: Switch) {
-        let lane = &mut self.lanes[path];
-        if way != Some(Way::Up) {
-            lane.down.cut = cut;
-        }
-        if way != Some(Way::Down) {
-            lane.up.cut = cut;
-        }
-    }
-
     /// Waits for the next due packet, the next quantum, a readable device or a request.
     fn wait(&mut self, turn_start: Instant) {
-        let directions = self.lanes.iter().flat_map(|lane| [&lane.down, &lane.up]);
-        let due = directions.filter_map(Direction::next_due).min();
-        let now = clock::now();
-        if due.is_some() && !self.quantum.is_zero() {
-            return sleep(self.quantum.saturating_sub(now.since(turn_start)));
-        }
-        match due.into_iter().chain(self.next_switch()).min() {
-            None => self.poll(None),
-            Some(at) if at > now => self.poll(Some(at.since(now))),
-            Some(_) => {}
+        match self.network.poll_wait(turn_start, clock::now()) {
+            Wait::Sleep(duration) => sleep(duration),
+            Wait::Poll(timeout) => self.poll(timeout),
         }
     }
 
@@ -201,9 +154,9 @@ impl Worker {
         use std::sync::mpsc::TryRecvError;
         loop {
             match self.inbox.try_recv() {
-                Ok(Request::Start(epoch)) => self.begin(epoch),
-                Ok(Request::Switch(switch)) => self.switch(switch),
-                Ok(Request::Schedule(switches)) => self.switches = switches.into(),
+                Ok(Request::Start(epoch)) => self.network.start(epoch),
+                Ok(Request::Switch(switch)) => self.network.switch(switch),
+                Ok(Request::Schedule(switches)) => self.network.schedule(switches),
                 Ok(Request::Report(answer)) => {
                     // The asker may have gone; that is its business.
                     let _ = answer.send(self.report());
@@ -216,25 +169,14 @@ impl Worker {
     }
 
     fn report(&self) -> EmulatorReport {
-        let memory = |lane: &Lane| lane.down.memory() + lane.up.memory();
         EmulatorReport {
-            paths: self.lanes.iter().map(Lane::report).collect(),
+            paths: self.network.report(),
             lateness: self.lateness.clone(),
-            epoch: self.epoch,
+            epoch: self.network.epoch(),
             cpu: process::thread_cpu(),
-            memory: self.lanes.iter().map(memory).sum(),
+            memory: self.network.memory(),
             real_time: self.real_time,
         }
-    }
-}
-
-impl Lane {
-    fn report(&self) -> PathReport {
-        let report = |direction: &Direction| DirectionReport {
-            counters: direction.counters,
-            series: direction.series.clone(),
-        };
-        PathReport { name: self.name.clone(), down: report(&self.down), up: report(&self.up) }
     }
 }
 
@@ -242,7 +184,7 @@ impl Lane {
 fn drain(device: &Tun, direction: &mut Direction) -> Option<usize> {
     let mut largest = None;
     for _ in 0..READS_PER_DEVICE {
-        match direction.ingress(device.as_fd()) {
+        match ingress(direction, device.as_fd()) {
             Ok(Ingress::Packet { payload }) => largest = largest.max(Some(payload)),
             Ok(Ingress::Empty) => break,
             Err(error) => {
