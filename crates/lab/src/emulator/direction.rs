@@ -271,3 +271,6 @@ fn payload_bytes(shape: &Shape, packet: &[u8], len: usize) -> u64 {
         Shape::Super(_) => len as u64,
     }
 }
+
+#[cfg(test)]
+mod tests;

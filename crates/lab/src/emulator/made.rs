@@ -3,11 +3,18 @@
 use std::time::Duration;
 
 use etherparse::PacketBuilder;
-use weftline_core::Bitrate;
+use weftline_core::{Bitrate, ByteCount};
 use weftline_link::{LinkConfig, LossModel, QueueLimit, RateTrace};
+
+use crate::packet::VNET_LEN;
 
 /// IPv4 and TCP headers.
 pub(super) const HEADERS: usize = 40;
+
+/// A packet of `size` bytes on the wire that carries `number`.
+pub(super) fn whole(number: u32, size: usize) -> Vec<u8> {
+    tcp(vec![0; VNET_LEN], number, size.checked_sub(HEADERS).expect("room for the headers"))
+}
 
 /// A super-packet with `payload` bytes of payload in segments of `segment` that carries `number`.
 pub(super) fn parts(number: u32, payload: usize, segment: usize) -> Vec<u8> {
@@ -26,6 +33,12 @@ fn tcp(mut packet: Vec<u8>, number: u32, payload: usize) -> Vec<u8> {
     packet
 }
 
+/// The number that a packet carries.
+pub(super) fn number(packet: &[u8]) -> u32 {
+    let at = VNET_LEN + 24;
+    u32::from_be_bytes(packet[at..at + 4].try_into().unwrap())
+}
+
 /// A link of `mbps` with a delay of `delay_ms`, no jitter, no loss, and room for `queue` packets.
 pub(super) fn link(mbps: u64, delay_ms: u64, queue: u64) -> LinkConfig {
     LinkConfig {
@@ -35,4 +48,9 @@ pub(super) fn link(mbps: u64, delay_ms: u64, queue: u64) -> LinkConfig {
         queue: QueueLimit::Packets(queue),
         loss: LossModel::None,
     }
+}
+
+/// A queue of `bytes`.
+pub(super) fn bytes(bytes: u64) -> QueueLimit {
+    QueueLimit::Bytes(ByteCount::new(bytes))
 }

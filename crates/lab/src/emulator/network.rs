@@ -152,3 +152,6 @@ impl Network {
         self.lanes.iter().map(|lane| lane.down.memory() + lane.up.memory()).sum()
     }
 }
+
+#[cfg(test)]
+mod tests;
