@@ -1,7 +1,9 @@
 //! Interfaces that go and come back with another address.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
-use weftline_scenario::{Congestion, RunRecord, Scenario};
+use std::time::Duration;
+
+use weftline_scenario::{Congestion, RunRecord, Scenario, Unplugged};
 use weftline_sim::{SimError, simulate};
 
 /// Two equal paths, the first of which is `unplugged`.
@@ -47,6 +49,22 @@ fn a_new_address_costs_a_connection_not_the_stream() {
                 .map(|unplugged| goodput(unplugged, scheme));
         assert!(roaming / whole > 0.9, "{scheme}: {roaming} of {whole}");
         assert!(roaming < whole, "{scheme}: nothing has happened");
+    }
+}
+
+/// What is on its way to the old address is for nobody: at these rates that is more than a preface.
+#[test]
+fn what_comes_to_an_address_that_is_gone_opens_nothing() {
+    let mut scenario = Scenario::find("fbdt-hotplug").unwrap();
+    scenario.duration = Duration::from_secs(3);
+    for at_ms in [500, 777, 1000, 1234, 1500, 2000] {
+        scenario.paths[1].unplugged =
+            vec![Unplugged { at: Duration::from_millis(at_ms), time: Duration::ZERO }];
+        for scheme in ["earliest", "fbdt", "min-rtt", "linux-mptcp"] {
+            let scheme = scheme.parse().unwrap();
+            let outcome = simulate(&scenario, &scheme, Congestion::CUBIC, 1, false);
+            assert_eq!(outcome.unwrap().record.error, None, "{scheme} at {at_ms} ms");
+        }
     }
 }
 

@@ -282,6 +282,10 @@ impl Multi {
         subflow.stale[end] = true;
         let now_ns = net.now_ns();
         let endpoint = net.endpoint_mut(subflow.ends[end]);
+        if endpoint.is_closed() {
+            // What was on its way, and is for nobody any more.
+            return;
+        }
         let arrived = endpoint.in_order();
         let pipe = &mut subflow.pipes[1 - end];
         if arrived > pipe.read() {
