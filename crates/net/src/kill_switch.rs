@@ -189,24 +189,23 @@ impl KillSwitch {
         Ok(())
     }
 
-    /// Ends that early; whether it was open.
+    /// Ends that early, whoever's browser it is open to; whether the link was open.
     ///
     /// # Errors
     /// The kernel's refusal.
-    pub fn end_portal(&self, link: &str, user: u32) -> Result<bool, NetError> {
-        let mut was_open = false;
-        for (set, user) in [(PORTAL, Some(user)), (PORTAL_DNS, None)] {
-            let mut batch = Builder::default();
-            batch_begin(&mut batch);
-            TABLE.remove_link(&mut batch, set, link, user);
-            batch_end(&mut batch);
-            match self.socket.request(batch) {
-                Ok(()) => was_open = true,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(no_table(error)),
-            }
+    pub fn end_portal(&self, link: &str) -> Result<bool, NetError> {
+        let mut batch = Builder::default();
+        batch_begin(&mut batch);
+        TABLE.remove_link(&mut batch, PORTAL_DNS, link, None);
+        // One link is open at a time.
+        TABLE.empty_set(&mut batch, PORTAL);
+        batch_end(&mut batch);
+        match self.socket.request(batch) {
+            Ok(()) => Ok(true),
+            // Nothing of the batch is done.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(no_table(error)),
         }
-        Ok(was_open)
     }
 }
 

@@ -178,8 +178,8 @@ fn none(error: PathError) -> Finding {
 fn not_there(error: Error, others: bool) -> Finding {
     let failure = Failure::from(error);
     if others {
-        let remedy = "nothing, if it comes later, as a modem does: it is used as soon as it is \
-                      there; else see 'ip address' for its name";
+        let remedy = "see 'ip address' for its name; a modem that comes later is used as soon as it \
+                      is there";
         return Finding::warning(Check::Link, "paths", failure, remedy);
     }
     let remedy = "see 'ip address' for what is there; it may have to be set up or named in another \

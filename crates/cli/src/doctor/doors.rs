@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use super::finding::{Check, Finding};
+use super::finding::{Check, Finding, Level};
 use super::{directory, ports};
 use crate::ops::control::{self, Control};
 use crate::ops::{Daemon, Wanted};
@@ -11,9 +11,16 @@ use crate::ops::{Daemon, Wanted};
 /// What was found of each place.
 pub(super) fn look(daemon: Daemon, wanted: &Wanted) -> Vec<Finding> {
     let mut findings = Vec::new();
+    if let Some(address) = wanted.metrics {
+        let mut found = ports::look(daemon, address);
+        // It starts without those of its file.
+        if daemon == Daemon::Up && found.level == Level::Error {
+            found.level = Level::Warning;
+        }
+        findings.push(found);
+    }
     let dashboard = wanted.dashboard.as_ref().map(|place| place.address);
-    let ports = wanted.metrics.into_iter().chain(dashboard);
-    findings.extend(ports.map(|address| ports::look(daemon, address)));
+    findings.extend(dashboard.map(|address| ports::look(daemon, address)));
     if let Some(dir) = &wanted.qlog {
         findings.extend(directory::look("qlog directory", dir));
     }

@@ -300,20 +300,13 @@ pub(crate) struct Doors {
 }
 
 impl Doors {
-    /// Opens all that are wanted. Whole machines do without metrics where their address cannot be
-    /// had: without its network a machine is worth less.
+    /// Opens all that are wanted.
     ///
     /// # Errors
     /// When one cannot be had.
     pub(crate) async fn open(life: &Arc<Life>, wanted: Wanted) -> Result<Self, Failure> {
         let mut greeting = match wanted.metrics {
-            Some(address) => match metrics::open(life, address).await {
-                Err(failure) if life.daemon == Daemon::Up => {
-                    tracing::warn!("no metrics until the next start: {failure}");
-                    String::new()
-                }
-                opened => opened?,
-            },
+            Some(address) => metrics::open(life, address).await?,
             None => String::new(),
         };
         let mut dashboard = None;

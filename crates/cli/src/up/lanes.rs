@@ -357,6 +357,7 @@ impl Keeper {
                 () = tokio::time::sleep(wait) => {}
                 Ok(_) = lanes_up.wait_for(|n| *n > 0) => {
                     (patience, wait, pause) = (AGREED_ANEW, AGREED_ANEW, Pause::default());
+                    told.clear();
                     continue;
                 }
             }

@@ -18,6 +18,7 @@ mod saved;
 mod strict;
 
 use std::io;
+use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -37,8 +38,7 @@ use crate::daemon::{await_answer, end, runtime};
 use crate::failure::Failure;
 use crate::instance::Instance;
 use crate::lifeline;
-use crate::ops::log;
-use crate::ops::{Daemon, Doors, Life, Wanted, systemd};
+use crate::ops::{Daemon, Doors, Life, log, metrics, systemd};
 use crate::{output, secrets};
 use args::Wish;
 use invited::{basis, explain};
@@ -118,7 +118,6 @@ fn go(
 ) -> Result<(), Failure> {
     let doors = args.doors()?;
     let wish = args.wish()?;
-    let doors = Wanted { metrics: wish.metrics, ..doors };
     secrets::raise_file_limit();
     let mut strict = Strict::wished(&wish, closed)?;
     // Before anything is opened that must go with this process.
@@ -128,6 +127,9 @@ fn go(
         let life = Life::start(Daemon::Up, Some("0s"))?;
         let open = Doors::open(&life, doors).await?;
         output::print(&open.greeting)?;
+        if let Some(address) = wish.metrics.filter(|_| args.metrics.is_none()) {
+            show_kept_metrics(&life, address).await?;
+        }
         // The server may be out of reach until a network has its login.
         let portals = Portals::new();
         portals.answer(&life);
@@ -162,6 +164,21 @@ fn go(
     });
     end(runtime);
     result
+}
+
+/// Opens metrics where up.toml has them. Without that address, as before there is a network, a
+/// machine needs its network more.
+///
+/// # Errors
+/// When it cannot be said where they are.
+async fn show_kept_metrics(life: &Arc<Life>, address: SocketAddr) -> Result<(), Failure> {
+    match metrics::open(life, address).await {
+        Ok(greeting) => output::print(&greeting),
+        Err(failure) => {
+            tracing::warn!("no metrics until the next start: {failure}");
+            Ok(())
+        }
+    }
 }
 
 /// Refuses to begin what would fail half way.

@@ -98,7 +98,7 @@ fn apply(request: &PortalRequest) -> Result<bool, Failure> {
     }
     let switch = KillSwitch::connect()?;
     if request.end {
-        return Ok(switch.end_portal(&request.link, request.user)?);
+        return Ok(switch.end_portal(&request.link)?);
     }
     switch.open_portal(&request.link, request.user)?;
     Ok(true)

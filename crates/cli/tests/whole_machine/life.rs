@@ -227,15 +227,7 @@ fn killed_at_any_time_it_leaves_nothing_behind() {
     }
     // The next start works at once after a kill, but for a machine on which the janitor takes long.
     net.up(&invite).signal("-KILL");
-    let began = Instant::now();
-    let up = loop {
-        let mut up = Daemon::spawn(&mut net.command(&net.client, &net.up_args(&invite)));
-        if up.says_or_ends("up:").is_some() {
-            break up;
-        }
-        let said = up.all_it_logged().join("\n");
-        assert!(said.contains("is up already") && began.elapsed() < PATIENCE, "{said}");
-    };
+    let up = net.up_again(&net.up_args(&invite));
     assert_eq!(text(&net.curl(&site.url("")).stdout), "198.51.100.1");
     up.signal("-TERM");
     assert_eq!(up.end().0, Some(0));

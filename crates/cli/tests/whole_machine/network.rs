@@ -51,8 +51,6 @@ pub(crate) fn ip(ns: &Netns, args: &str) {
     }
 }
 
-/// Waits until the kernel has an IPv6 address in its table of local ones. It enters it by a queue of
-/// work, so after `ip` has ended: what looked at the tables before would take it for a change.
 /// Waits until `status` says something.
 #[track_caller]
 pub(crate) fn shows(status: impl Fn() -> Command, what: &str) {
@@ -67,6 +65,8 @@ pub(crate) fn shows(status: impl Fn() -> Command, what: &str) {
     }
 }
 
+/// Waits until the kernel has an IPv6 address in its table of local ones. It enters it by a queue of
+/// work, so after `ip` has ended: what looked at the tables before would take it for a change.
 fn is_local(ns: &Netns, address: &str) {
     let began = Instant::now();
     loop {
@@ -228,6 +228,20 @@ impl Network {
         let mut up = Daemon::spawn(&mut self.command(&self.client, &self.up_args(invite)));
         up.says("up:");
         up
+    }
+
+    /// Goes up after another `up` has been killed, for whose janitor this does not wait for long.
+    #[track_caller]
+    pub(crate) fn up_again(&self, args: &[&str]) -> Daemon {
+        let began = Instant::now();
+        loop {
+            let mut up = Daemon::spawn(&mut self.command(&self.client, args));
+            if up.says_or_ends("up:").is_some() {
+                return up;
+            }
+            let said = up.all_it_logged().join("\n");
+            assert!(said.contains("is up already") && began.elapsed() < PATIENCE, "{said}");
+        }
     }
 
     #[track_caller]
