@@ -43,7 +43,9 @@ impl Choice<'_> {
         if let Some(tier) = tier {
             return self.soonest(up.filter(|lane| lane.role == tier));
         }
-        let tried = |lane: &&Lane| lane.pings.was_heard_within(TRIED_FOR, self.now);
+        let tried = |lane: &&Lane| {
+            lane.role != Role::Retired && lane.pings.was_heard_within(TRIED_FOR, self.now)
+        };
         self.soonest(others().filter(tried))
     }
 
