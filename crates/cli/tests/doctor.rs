@@ -212,7 +212,7 @@ fn a_path_that_is_not_there_leaves_the_others_their_servers() {
     // A modem comes later; alone it has to be there.
     let is_absent = |one: &Value| one["level"] == "warning" && one["check"] == "link";
     assert!(
-        report.findings.iter().any(is_absent) && report.text.contains("as soon as it is there")
+        report.findings.iter().any(is_absent) && report.text.contains("a modem that comes later")
     );
     let alone = doctor(&[&client[..], &["--path", "wifi=nosuch0"]].concat());
     assert!(alone.names("error", "link").contains("nosuch0"), "{}", alone.text);

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use common::attack::{Heard, TlsPeer, hello, said, tcp_from};
-use common::{Security, echo, exchange, pair, patient, patiently, pattern, two_paths};
+use common::{
+    Security, echo, exchange, pair, patient, patiently, pattern, raise_file_limit, two_paths,
+};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -21,14 +23,6 @@ use weftline_core::wire::{Data, Hello, INITIAL_CREDIT, Record, Refusal};
 const LOOPBACK: &str = "127.0.0.1:0";
 /// Nothing here is owed to time that passes.
 const HOUR: Duration = Duration::from_secs(3600);
-
-/// Lets this process have as many files as it may; how many those are.
-fn raise_file_limit() -> usize {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let hard = getrlimit(Resource::Nofile).maximum;
-    setrlimit(Resource::Nofile, Rlimit { current: hard, maximum: hard }).unwrap();
-    hard.map_or(usize::MAX, |most| most as usize)
-}
 
 /// A peer from `source` that says `first` and reads the answer, and nothing after that; `None` if it
 /// is put out before it is answered.

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use common::attack::{Heard, hello, hello_reply, said};
 use common::{
-    Relay, Security, check_echo, echo, pair, patient, patiently, pattern, transfer, two_paths,
+    Relay, Security, check_echo, echo, pair, patient, patiently, pattern, raise_file_limit,
+    transfer, two_paths,
 };
 use proptest::prelude::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -98,6 +99,8 @@ async fn a_peer_that_is_half_gone_ends_within_the_grace_and_nobody_else_notices(
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_behind_a_relay_that_swallows_everything_end_at_both_ends() {
     const COUNT: usize = 100;
+    // A connection and the relay have four of each path, and as many when it is dialled anew.
+    raise_file_limit();
     let timeout = Duration::from_secs(3);
     for security in [Security::Plain, Security::Tls] {
         let (server, trust) = pair(security);

@@ -237,14 +237,16 @@ mod tests {
     /// Of two resolvers the first takes questions and says nothing.
     #[tokio::test]
     async fn a_resolver_that_says_nothing_is_not_waited_for() {
-        loop {
+        let mut outcome = None;
+        for _ in 0..20 {
             let began = Instant::now();
-            let outcome = timeout(PATIENCE * 2, ask_past_a_silent_one()).await;
+            outcome = timeout(PATIENCE * 2, ask_past_a_silent_one()).await.ok();
             // Where this machine stands still one is given up before it could have answered.
             if began.elapsed() < PATIENCE - STAGGER {
-                return assert_eq!(outcome.unwrap(), Ok(QUESTION.to_vec()));
+                break;
             }
         }
+        assert_eq!(outcome, Some(Ok(QUESTION.to_vec())));
     }
 
     /// What the second of two resolvers answers, which is asked while the first one may still do so.

@@ -103,6 +103,14 @@ pub fn refusing() -> (socket2::Socket, SocketAddr) {
     (held, address)
 }
 
+/// Lets this process have as many files as it may; how many those are.
+pub fn raise_file_limit() -> usize {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let hard = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: hard, maximum: hard }).unwrap();
+    hard.map_or(usize::MAX, |most| most as usize)
+}
+
 /// Fails the test if `work` takes longer than any machine needs.
 pub async fn patiently<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, work).await.expect("the test hangs")
