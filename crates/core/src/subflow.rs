@@ -70,7 +70,7 @@ struct Stall {
     is_full_since: Option<Instant>,
 }
 
-/// Payload bytes that were on another subflow already.
+/// Payload bytes that were on another subflow already: reinjected, redundant copies included.
 #[derive(Debug, Default)]
 struct Repeated {
     all: u64,
@@ -98,7 +98,7 @@ pub struct Subflow {
     on: RangeSet,
     repeated: Repeated,
     /// While it is silent: below this offset it carries nothing that others do not.
-    reinjected: u64,
+    reinjected_below: u64,
     stall: Stall,
     /// When a ping was answered with nothing else on its way, and the time that took, if nothing has
     /// been delivered since.
@@ -122,7 +122,7 @@ impl Subflow {
             flight: Flight::default(),
             on: RangeSet::new(),
             repeated: Repeated::default(),
-            reinjected: 0,
+            reinjected_below: 0,
             stall: Stall {
                 is_silent: false,
                 is_by_timeout: false,
@@ -210,8 +210,8 @@ impl Subflow {
         self.flight.echoed()
     }
 
-    /// Payload bytes that were on another subflow already.
-    pub const fn rescued(&self) -> u64 {
+    /// Payload bytes that were on another subflow already: reinjected, redundant copies included.
+    pub const fn reinjected(&self) -> u64 {
         self.repeated.all
     }
 
@@ -232,13 +232,13 @@ impl Subflow {
 
     /// While it is silent: below this offset it carries nothing that the peer or a subflow that makes
     /// progress does not have.
-    pub(crate) const fn reinjected(&self) -> u64 {
-        self.reinjected
+    pub(crate) const fn reinjected_below(&self) -> u64 {
+        self.reinjected_below
     }
 
     /// Takes that offset.
-    pub(crate) const fn set_reinjected(&mut self, offset: u64) {
-        self.reinjected = offset;
+    pub(crate) const fn set_reinjected_below(&mut self, offset: u64) {
+        self.reinjected_below = offset;
     }
 
     /// Whether it has data outstanding and makes no progress, or takes none.

@@ -390,7 +390,7 @@ fn hash(world: &World) -> u64 {
         let stats = world.session(node).stats();
         words.extend(kind(world.end(node)).bytes().map(u64::from));
         words.extend([world.read(node), world.calls(node), stats.acknowledged, stats.duplicates]);
-        words.extend(stats.paths.values().flat_map(|path| [path.sent, path.rescued]));
+        words.extend(stats.paths.values().flat_map(|path| [path.sent, path.reinjected]));
     }
     let bytes = words.iter().flat_map(|word| word.to_le_bytes());
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {

@@ -108,7 +108,7 @@ fn a_backup_sends_again_what_a_silent_path_holds() {
     world.run(at(3000));
     let stats = world.session(1).stats();
     let backup = &stats.paths[&PathId(2)];
-    assert_eq!(backup.sent, backup.rescued);
+    assert_eq!(backup.sent, backup.reinjected);
     let lost = stats.paths[&PathId(1)].subflow.as_ref().map_or(0, |subflow| subflow.outstanding);
     assert!(backup.sent <= lost, "{} of {lost}", backup.sent);
 }

@@ -175,8 +175,8 @@ proptest! {
         let edge = both.bytes_in(rtt).as_u64() as f64 / bytes as f64;
         prop_assert!((share - eq1).abs() < 0.01 + edge, "forward share {share}, Eq. (1) {eq1}");
         // Two budgets of 2 %, one of them for the end alone, and what the other begins with.
-        let rescued = stats.paths.values().map(|p| p.rescued).sum::<u64>();
-        prop_assert!(rescued <= bytes / 25 + (64 << 10), "{rescued} rescued");
+        let reinjected = stats.paths.values().map(|p| p.reinjected).sum::<u64>();
+        prop_assert!(reinjected <= bytes / 25 + (64 << 10), "{reinjected} reinjected");
     }
 }
 
@@ -197,7 +197,7 @@ fn a_cut_return_direction_costs_no_duplicates() {
 }
 
 #[test]
-fn a_dead_path_is_rescued_quickly() {
+fn what_a_dead_path_holds_is_reinjected_quickly() {
     let bytes = 150 << 20;
     let mut world = World::new(&config("fbdt"), wifi_and_wigig(), [0, bytes], 1);
     world.script(vec![
@@ -237,7 +237,7 @@ fn a_stream_slower_than_the_paths_is_not_held_back() {
     let took = world.last_read_at(0).since(START);
     assert!(took <= written + ms(2 + 2), "took {took:?}, written in {written:?}");
     let stats = world.session(1).stats();
-    let sent = |path| stats.paths[&PathId(path)].sent - stats.paths[&PathId(path)].rescued;
+    let sent = |path| stats.paths[&PathId(path)].sent - stats.paths[&PathId(path)].reinjected;
     assert_eq!((sent(0), sent(1)), (bytes, 0));
     // 1 Gb/s is more than the first path carries: windows are cut from what is there.
     let bytes = 50 << 20;

@@ -67,12 +67,12 @@ fn the_stream_goes_on_without_a_path_and_uses_it_again() {
 
 #[test]
 #[ignore = "has a bound of time: make test-lab"]
-fn a_cut_path_is_rescued_and_its_return_noticed() {
+fn data_of_a_cut_path_are_reinjected_and_its_return_noticed() {
     let _alone = alone();
     for (path, name) in NAMES.into_iter().enumerate() {
         for way in WAYS {
             let way_name = way.map_or("both ways".to_owned(), |way| format!("{way:?}"));
-            verdict(&format!("a cut is rescued and its end noticed: {name}, {way_name}"), |_| {
+            verdict(&format!("a cut is repaired and its end noticed: {name}, {way_name}"), |_| {
                 let world = two_paths()?;
                 let seen = with_download(&world, interfaces(), async |mut download| {
                     cut(&world, &mut download, path, way).await

@@ -358,7 +358,7 @@ const CUTS: [&str; 3] = ["fast@1500ms..3s", "fast/up@1500ms..3s", "fast/down@150
 /// A run with a cut, and what the fast path delivered in it per 100 ms.
 fn with_cut(cut: &str, seconds: u64) -> Option<(RunRecord, Vec<f64>)> {
     let out = tempfile::tempdir().unwrap();
-    // Queues of one bandwidth-delay product, not to wait for the rescue behind full ones.
+    // Queues of one bandwidth-delay product, not to wait for the reinjection behind full ones.
     let text = TWO_PATHS.replace("200packets", "1bdp");
     let mut options = options(&text, &["fbdt"]);
     options.scenario.duration = Duration::from_secs(seconds);
@@ -415,7 +415,7 @@ fn a_cut_path_is_used_again() {
     }
 }
 
-/// A cut path costs at most the rescue's time, and carries again soon after it is back.
+/// A cut path costs at most the time of the reinjection, and carries again soon after it is back.
 #[test]
 #[ignore = "has a bound of time: make test-lab"]
 fn a_cut_path_is_survived_and_used_again() {

@@ -44,8 +44,8 @@ pub struct PathView {
     pub delivered: u64,
     /// Segments sent again.
     pub resent: u64,
-    /// Of the bytes sent, those that were on another path already.
-    pub rescued: u64,
+    /// Of the bytes sent, those that were on another path already: reinjected and redundant copies.
+    pub reinjected: u64,
     /// Payload bytes that were sent and are not known to have arrived.
     pub outstanding: u64,
     /// What its sender knows of it; `None` without a connection.
@@ -121,7 +121,7 @@ fn subflow(world: &World, flow: &Flow, k: usize, session: Option<&PathStats>) ->
         sent: sum(|of| of.bytes),
         delivered: sum(|of| of.delivered_bytes),
         resent: sum(|of| of.resent),
-        rescued: session.map_or(0, |session| session.rescued),
+        reinjected: session.map_or(0, |session| session.reinjected),
         outstanding: end.map_or(0, |end| {
             end.written().saturating_sub(end.acknowledged()).saturating_sub(end.unsent())
         }),
@@ -138,7 +138,7 @@ fn radio(world: &World, path: usize) -> PathView {
         sent: down.offered.bytes.as_u64(),
         delivered: down.scheduled.bytes.as_u64(),
         resent: 0,
-        rescued: 0,
+        reinjected: 0,
         outstanding: 0,
         info: None,
     }

@@ -44,8 +44,8 @@ pub struct Totals {
 pub struct PathTotals {
     /// Payload bytes given to it.
     pub sent: u64,
-    /// Of these, bytes that were on another path already.
-    pub rescued: u64,
+    /// Of these, bytes that were on another path already: reinjected, redundant copies included.
+    pub reinjected: u64,
     /// Payload bytes that peers have received on it.
     pub delivered: u64,
     /// Payload bytes received on it.
@@ -89,7 +89,7 @@ impl Totals {
             let name = status.names.get(id).map_or(OTHER, |name| name);
             let path = self.paths.entry(known.paths.admit(name)).or_default();
             path.sent += stats.sent;
-            path.rescued += stats.rescued;
+            path.reinjected += stats.reinjected;
             path.delivered += stats.delivered;
             path.received += stats.received;
             path.lost_subflows += stats.lost_subflows;

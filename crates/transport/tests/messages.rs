@@ -238,7 +238,7 @@ async fn deadlines_and_cancels_reach_both_ends() {
         assert_eq!(ended, BTreeMap::from(outcomes));
         // Nothing of what was dropped was sent.
         let paths = ours.stats().session.paths;
-        let sent: u64 = paths.values().map(|path| path.sent - path.rescued).sum();
+        let sent: u64 = paths.values().map(|path| path.sent - path.reinjected).sum();
         assert_eq!(sent, 100_000);
     })
     .await;

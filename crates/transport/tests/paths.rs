@@ -128,7 +128,7 @@ async fn a_path_dies_and_comes_back_tls() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_silent_subflow_is_rescued_and_replaced() {
+async fn a_silent_subflow_is_replaced_and_its_data_reinjected() {
     let (mut server, client, relay) = behind_relay(Security::Tls).await;
     patiently(async {
         let mut connection = client.connect().await.unwrap();

@@ -196,7 +196,7 @@ impl Page<'_> {
     fn paths(&mut self, paths: &[(&str, PathTotals)]) -> fmt::Result {
         let counters: [Row<PathTotals>; 5] = [
             ("path_sent_bytes", "Payload bytes given to the path", |p| p.sent),
-            ("path_rescued_bytes", "Of these, bytes on another path already", |p| p.rescued),
+            ("path_rescued_bytes", "Of these, bytes on another path already", |p| p.reinjected),
             ("path_delivered_bytes", "Payload bytes known to have arrived", |p| p.delivered),
             ("path_received_bytes", "Payload bytes received on the path", |p| p.received),
             ("path_subflows_lost", "Subflows of the path that are gone", |p| p.lost_subflows),

@@ -132,7 +132,7 @@ impl Log {
                 "sent_bytes": status.stats.acknowledged,
                 "received_bytes": status.stats.delivered,
                 "duplicate_bytes": status.stats.duplicates,
-                "rescued_bytes": status.stats.paths.values().map(|path| path.rescued).sum::<u64>(),
+                "rescued_bytes": status.stats.paths.values().map(|path| path.reinjected).sum::<u64>(),
             }),
         );
     }

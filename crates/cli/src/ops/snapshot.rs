@@ -386,7 +386,7 @@ impl Path {
             sent_bytes: stats.sent,
             delivered_bytes: stats.delivered,
             received_bytes: stats.received,
-            rescued_bytes: stats.rescued,
+            rescued_bytes: stats.reinjected,
             lost_subflows: stats.lost_subflows,
             send_mbps: None,
             receive_mbps: None,

@@ -118,7 +118,7 @@ fn path(view: PathView) -> Path {
         rate_mbps: info.map(|info| info.delivery_rate.as_bps() as f64 / 1e6),
         sent_bytes: view.sent,
         delivered_bytes: view.delivered,
-        rescued_bytes: view.rescued,
+        rescued_bytes: view.reinjected,
         ..Path::default()
     }
 }

@@ -220,7 +220,7 @@ impl SendView<'_> {
 
     /// The lowest range that is unacknowledged, that `silent` carries and no subflow that makes progress.
     pub(crate) fn only_on_silent_one(&self, silent: &Subflow) -> Option<Range<u64>> {
-        let above = silent.reinjected()..u64::MAX;
+        let above = silent.reinjected_below()..u64::MAX;
         self.lowest_only_on(silent, &above, |other| !other.is_silent())
     }
 

@@ -90,7 +90,7 @@ pub enum Event {
     },
     /// A silent subflow makes progress again.
     SubflowRecovered(SubflowId),
-    /// A subflow has data outstanding and makes no progress; its data are rescued by the others.
+    /// A subflow has data outstanding and makes no progress: the others reinject its data.
     SubflowSilent(SubflowId),
     /// There is room to write again after a short write, or for the message refused last.
     Writable,

@@ -121,7 +121,7 @@ impl SendHalf {
 
     /// What a subflow that stands by sends again: the lowest bytes that only silent subflows carry, if
     /// it has them there before any that does not stand by. Of the standing by, only backups do.
-    pub(super) fn standby_rescue(&self, now: Instant) -> Option<Assignment> {
+    pub(super) fn standby_reinjection(&self, now: Instant) -> Option<Assignment> {
         if !self.policies.is_any {
             return None;
         }

@@ -500,7 +500,7 @@ impl SendHalf {
             false => None,
         };
         // Those that stand by help where the others cannot.
-        next.or_else(|| self.standby_rescue(now))
+        next.or_else(|| self.standby_reinjection(now))
     }
 
     /// What the scheduler assigns, or the one that takes its place when that cannot be sent: it may
@@ -534,14 +534,14 @@ impl SendHalf {
             if self.subflows[index].is_silent() {
                 let lowest = self.view(now).only_on_silent_one(&self.subflows[index]);
                 let mark = lowest.map_or(self.buffer.end(), |range| range.start);
-                self.subflows[index].set_reinjected(mark);
+                self.subflows[index].set_reinjected_below(mark);
             }
         }
     }
 
     /// Which subflows are silent has changed, or which there are.
     fn forget_reinjected(&mut self) {
-        self.subflows.iter_mut().for_each(|subflow| subflow.set_reinjected(0));
+        self.subflows.iter_mut().for_each(|subflow| subflow.set_reinjected_below(0));
     }
 
     /// Works out what each subflow may be given.
@@ -711,17 +711,17 @@ impl SendHalf {
         changed
     }
 
-    /// When something changes by itself: a subflow falls silent, or a range may be rescued.
+    /// When something changes by itself: a subflow falls silent, or a range may be reinjected.
     pub(super) fn next_timeout(&self, now: Instant) -> Option<Instant> {
         let policy = self.policy_timeout();
         let silent = self.subflows.iter().filter_map(Subflow::silent_at).min();
         let is_under_way = self.subflows.iter().any(|subflow| subflow.outstanding() > 0);
         let may_ask = self.subflows.iter().any(Subflow::is_idle);
-        let rescue = match may_ask && (is_under_way || self.has_data_to_send()) {
+        let reinjection = match may_ask && (is_under_way || self.has_data_to_send()) {
             true => self.consult(|scheduler| scheduler.next_timeout(&self.view(now))),
             false => None,
         };
-        silent.into_iter().chain(rescue).chain(policy).min()
+        silent.into_iter().chain(reinjection).chain(policy).min()
     }
 
     /// What the scheduler says besides its assignments; nothing if it panics, which is its end when the

@@ -17,8 +17,8 @@ pub struct PathStats {
     pub policy: PathPolicy,
     /// Payload bytes given to the path.
     pub sent: u64,
-    /// Payload bytes of these that were on another path already.
-    pub rescued: u64,
+    /// Payload bytes of these that were on another path already: reinjected, redundant copies included.
+    pub reinjected: u64,
     /// Payload bytes of these that the other path was still delivering: redundant copies.
     pub copied: u64,
     /// Payload bytes the peer has received on the path.
@@ -92,7 +92,7 @@ impl PathStats {
     /// Adds a subflow that is gone.
     pub(super) fn add(&mut self, dead: &Subflow) {
         self.sent += dead.sent();
-        self.rescued += dead.rescued();
+        self.reinjected += dead.reinjected();
         self.copied += dead.copied();
         self.delivered += dead.echoed();
         self.lost_subflows += 1;
@@ -108,7 +108,7 @@ pub(super) fn collect(
     for subflow in &send.subflows {
         let stats = paths.entry(subflow.path()).or_default();
         stats.sent += subflow.sent();
-        stats.rescued += subflow.rescued();
+        stats.reinjected += subflow.reinjected();
         stats.copied += subflow.copied();
         stats.delivered += subflow.echoed();
         stats.subflow = Some(SubflowStats {

@@ -28,7 +28,7 @@ impl Budget {
 
     /// Adds the share of what was sent since the last time.
     pub(super) fn refill(&mut self, view: &SendView<'_>) {
-        let sent: u64 = view.subflows.iter().map(|s| s.sent() - s.rescued()).sum();
+        let sent: u64 = view.subflows.iter().map(|s| s.sent() - s.reinjected()).sum();
         // A subflow that is gone takes its count with it.
         self.rest += sent.saturating_sub(self.sent) * self.permille;
         self.sent = sent;

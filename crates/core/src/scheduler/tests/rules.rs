@@ -105,8 +105,8 @@ fn strict_sticky_lends_while_its_path_is_silent_and_leaves_a_dead_one() {
     let mut bench = Bench::new("tr-sty", 200, &[Figures::new(10, 0, 80), Figures::new(20, 0, 60)]);
     assert_eq!(bench.settle(1), [1]);
     bench.silence(1);
-    let rescue = bench.ask(0).expect("what the silent path holds");
-    assert!(rescue.is_again());
+    let reinjection = bench.ask(0).expect("what the silent path holds");
+    assert!(reinjection.is_again());
     assert!(!bench.ask(0).expect("new data").is_again());
     // It makes progress again: still the current path.
     let sent = bench.subflows[1].sent();
