@@ -55,9 +55,9 @@ pub enum PathEventKind {
         /// The subflow.
         subflow: u64,
     },
-    /// Its silent subflow is not waited for any longer: fresh TCP connections are tried beside it,
+    /// Its subflow counts as potentially failed: fresh TCP connections are tried beside it,
     /// and the first to answer takes its place (client only).
-    Stalled {
+    PotentiallyFailed {
         /// The subflow.
         subflow: u64,
     },
@@ -86,7 +86,7 @@ impl fmt::Display for PathEvent {
             }
             PathEventKind::Recovered { subflow } => write!(f, "subflow {subflow} recovered"),
             PathEventKind::Silent { subflow } => write!(f, "subflow {subflow} silent"),
-            PathEventKind::Stalled { subflow } => {
+            PathEventKind::PotentiallyFailed { subflow } => {
                 write!(f, "subflow {subflow} stalled, a fresh connection is tried beside it")
             }
             PathEventKind::Up { subflow, local, peer } => {

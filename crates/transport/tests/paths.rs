@@ -188,7 +188,7 @@ async fn a_path_that_swallows_everything_is_silent_for_a_receiver() {
         tokio::spawn(async move { while reader.read(&mut some).await.is_ok_and(|n| n > 0) {} });
         loop {
             let stalled = events.recv().await.unwrap();
-            let PathEventKind::Stalled { subflow } = stalled.kind else { continue };
+            let PathEventKind::PotentiallyFailed { subflow } = stalled.kind else { continue };
             let stats = control.stats();
             let of_path = stats.session.paths[&PathId(stalled.path)].subflow.as_ref();
             let present = of_path.expect("nothing takes its place");

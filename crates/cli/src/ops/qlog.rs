@@ -213,7 +213,9 @@ impl Log {
                 }),
             ),
             PathEventKind::Silent { subflow } => ("path_silent", of(path, name, *subflow)),
-            PathEventKind::Stalled { subflow } => ("path_stalled", of(path, name, *subflow)),
+            PathEventKind::PotentiallyFailed { subflow } => {
+                ("path_stalled", of(path, name, *subflow))
+            }
             PathEventKind::Recovered { subflow } => ("path_recovered", of(path, name, *subflow)),
             other => {
                 ("path_event", json!({ "path": path, "name": name, "text": format!("{other:?}") }))

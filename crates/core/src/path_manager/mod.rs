@@ -102,9 +102,9 @@ pub enum Action {
     Rest(SubflowId),
     /// Ask the peer for a sign of life on the subflow.
     Probe(SubflowId),
-    /// The subflow is not waited for any longer.
-    Stalled(PathId, SubflowId),
-    /// It is, after all: it delivers again, and no other has taken its place.
+    /// The subflow counts as potentially failed: fresh connections are tried beside it.
+    PotentiallyFailed(PathId, SubflowId),
+    /// The potentially failed subflow delivers again, and no other has taken its place.
     Recovered(SubflowId),
     /// Another subflow has taken this one's place: close it.
     Replace(SubflowId),
@@ -182,12 +182,12 @@ impl PathManager {
         paths.chain(self.leaving.iter().map(Leaving::next)).min()
     }
 
-    /// The path that a subflow, up or stalled, is on.
+    /// The path that a subflow, up or potentially failed, is on.
     pub fn path_of(&self, subflow: SubflowId) -> Option<PathId> {
         self.paths.iter().find(|path| path.subflow() == Some(subflow)).map(|path| path.plan.id)
     }
 
-    /// The paths that have no subflow, or a stalled one.
+    /// The paths that have no subflow, or a potentially failed one.
     pub fn dark(&self) -> impl Iterator<Item = PathId> + '_ {
         self.paths.iter().filter(|path| path.is_dark()).map(|path| path.plan.id)
     }

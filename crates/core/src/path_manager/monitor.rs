@@ -53,8 +53,8 @@ pub(super) enum Verdict {
     Alive,
     /// The peer has fallen quiet in the middle of sending; a ping will tell.
     Quiet,
-    /// No progress for longer than the kernel takes to repair a loss.
-    Stalled,
+    /// No progress for longer than the kernel takes to repair a loss: another subflow is tried beside it.
+    PotentiallyFailed,
 }
 
 /// A watch over one subflow.
@@ -84,7 +84,7 @@ impl Monitor {
         let silent = lasts(look.silent_since, SILENCE);
         // A question waits behind the data in the queue, too.
         if still || silent || lasts(look.unanswered_since, longest) {
-            return Verdict::Stalled;
+            return Verdict::PotentiallyFailed;
         }
         let (count, since, asked) = self.received.unwrap_or((look.received, now, true));
         if count != look.received {
@@ -135,12 +135,12 @@ mod tests {
     }
 
     #[test]
-    fn no_acknowledgement_for_a_repair_is_a_stall() {
+    fn without_an_acknowledgement_for_a_repair_a_subflow_is_potentially_failed() {
         let mut monitor = Monitor::default();
         assert_eq!(monitor.judge(&look(0, 100, 0), at(0)), Verdict::Alive);
         assert_eq!(monitor.judge(&look(100, 100, 0), at(100)), Verdict::Alive);
         assert_eq!(monitor.judge(&look(100, 100, 0), at(339)), Verdict::Alive);
-        assert_eq!(monitor.judge(&look(100, 100, 0), at(340)), Verdict::Stalled);
+        assert_eq!(monitor.judge(&look(100, 100, 0), at(340)), Verdict::PotentiallyFailed);
         assert_eq!(monitor.judge(&look(200, 100, 0), at(350)), Verdict::Alive);
         assert_eq!(monitor.judge(&look(300, 0, 0), at(700)), Verdict::Idle);
     }
@@ -150,7 +150,8 @@ mod tests {
         let mut monitor = Monitor::default();
         let mut shut = look(100, 0, 0);
         shut.unsent = 4000;
-        for (ms, verdict) in [(0, Verdict::Alive), (1999, Verdict::Alive), (2000, Verdict::Stalled)]
+        for (ms, verdict) in
+            [(0, Verdict::Alive), (1999, Verdict::Alive), (2000, Verdict::PotentiallyFailed)]
         {
             assert_eq!(monitor.judge(&shut, at(ms)), verdict);
         }
@@ -168,12 +169,12 @@ mod tests {
     }
 
     #[test]
-    fn a_question_that_nobody_answers_is_a_stall() {
+    fn a_subflow_that_answers_no_question_is_potentially_failed() {
         let mut monitor = Monitor::default();
         let mut asked = look(0, 0, 0);
         asked.unanswered_since = Some(at(0));
         assert_eq!(monitor.judge(&asked, at(1999)), Verdict::Alive);
-        assert_eq!(monitor.judge(&asked, at(2000)), Verdict::Stalled);
+        assert_eq!(monitor.judge(&asked, at(2000)), Verdict::PotentiallyFailed);
         asked.unanswered_since = None;
         assert_eq!(monitor.judge(&asked, at(2100)), Verdict::Idle);
     }
@@ -188,14 +189,15 @@ mod tests {
             unanswered_since: Some(at(0)),
             ..look(0, 9000, 0)
         };
-        for (ms, verdict) in [(0, Verdict::Alive), (7199, Verdict::Alive), (7200, Verdict::Stalled)]
+        for (ms, verdict) in
+            [(0, Verdict::Alive), (7199, Verdict::Alive), (7200, Verdict::PotentiallyFailed)]
         {
             assert_eq!(monitor.judge(&slow, at(ms)), verdict, "two round trips and the spread");
         }
         // It goes on being acknowledged.
         let moves = Look { acked: 1448, ..slow };
         for (ms, verdict) in
-            [(7300, Verdict::Alive), (8999, Verdict::Alive), (9000, Verdict::Stalled)]
+            [(7300, Verdict::Alive), (8999, Verdict::Alive), (9000, Verdict::PotentiallyFailed)]
         {
             assert_eq!(monitor.judge(&moves, at(ms)), verdict, "three round trips for a question");
         }
@@ -207,6 +209,6 @@ mod tests {
         let mut silent = look(0, 0, 0);
         silent.silent_since = Some(at(0));
         assert_eq!(monitor.judge(&silent, at(999)), Verdict::Alive);
-        assert_eq!(monitor.judge(&silent, at(1000)), Verdict::Stalled);
+        assert_eq!(monitor.judge(&silent, at(1000)), Verdict::PotentiallyFailed);
     }
 }

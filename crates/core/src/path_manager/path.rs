@@ -9,7 +9,7 @@ use super::pace::{Backoff, Pace, RACE_INTERVAL};
 use super::{Action, AttemptId, FAILURES, Failure, PathPlan, Turn};
 use crate::{Instant, SubflowId};
 
-/// A subflow that goes on within this time after it was found stalled is kept. One that took
+/// A subflow that goes on within this time after it was found potentially failed is kept. One that took
 /// longer is replaced all the same: its other direction may wait for a timer yet.
 const SHORT_STALL: Duration = Duration::from_millis(400);
 /// A subflow that goes on after a longer stall is kept if nothing has taken its place by then.
@@ -43,7 +43,7 @@ enum State {
     Trying,
     /// It has a subflow.
     Up(Watched),
-    /// It has none, or a stalled one, and is dialled again and again.
+    /// It has none, or a potentially failed one, and is dialled again and again.
     Dark(Box<Dark>),
 }
 
@@ -61,7 +61,7 @@ struct Watched {
 
 #[derive(Debug)]
 struct Dark {
-    /// The stalled subflow.
+    /// The potentially failed subflow.
     old: Option<(Watched, Stall)>,
     pace: Pace,
     next: Instant,
@@ -96,7 +96,7 @@ impl Path {
         self.attempts.iter_mut().find(|attempt| attempt.id == id)
     }
 
-    /// Its subflow, up or stalled.
+    /// Its subflow, up or potentially failed.
     pub(super) fn subflow(&self) -> Option<SubflowId> {
         match &self.state {
             State::Up(watched) => Some(watched.subflow),
@@ -201,7 +201,7 @@ impl Path {
             attempt.connected(rtt);
         }
         match self.subflow() {
-            // A look first: the stalled subflow may go on after all.
+            // A look first: the potentially failed subflow may go on after all.
             Some(old) => actions.push_back(Action::Look(old)),
             None => self.secure_next(most, now, actions),
         }
@@ -346,7 +346,7 @@ impl Path {
         actions: &mut VecDeque<Action>,
     ) {
         let judge = |watched: &mut Watched| {
-            look.map_or(Verdict::Stalled, |look| watched.monitor.judge(look, now))
+            look.map_or(Verdict::PotentiallyFailed, |look| watched.monitor.judge(look, now))
         };
         match &mut self.state {
             State::Up(watched) => {
@@ -354,7 +354,7 @@ impl Path {
                 if !watched.note(verdict, now, actions) || !wanted {
                     return;
                 }
-                actions.push_back(Action::Stalled(self.plan.id, watched.subflow));
+                actions.push_back(Action::PotentiallyFailed(self.plan.id, watched.subflow));
                 let State::Up(watched) = std::mem::replace(&mut self.state, State::Trying) else {
                     unreachable!("it was up a moment ago");
                 };
@@ -406,10 +406,10 @@ impl Path {
 }
 
 impl Watched {
-    /// Takes a verdict on the subflow. Returns whether it is stalled.
+    /// Takes a verdict on the subflow. Returns whether it is potentially failed.
     fn note(&mut self, verdict: Verdict, now: Instant, actions: &mut VecDeque<Action>) -> bool {
         match verdict {
-            Verdict::Stalled => return true,
+            Verdict::PotentiallyFailed => return true,
             Verdict::Idle if self.rests => {
                 self.next_look = None;
                 return false;
@@ -433,7 +433,7 @@ impl Watched {
 impl Stall {
     fn note(&mut self, verdict: Verdict, now: Instant) {
         self.recovered = match verdict {
-            Verdict::Stalled => None,
+            Verdict::PotentiallyFailed => None,
             _ => Some(self.recovered.unwrap_or(now)),
         };
     }
@@ -454,14 +454,14 @@ mod tests {
     fn a_short_stall_keeps_the_subflow_and_a_long_one_only_in_the_end() {
         let at = Instant::from_millis;
         let mut short = Stall { began: at(0), recovered: None };
-        short.note(Verdict::Stalled, at(200));
+        short.note(Verdict::PotentiallyFailed, at(200));
         assert!(!short.is_past(at(200)));
         short.note(Verdict::Alive, at(399));
         assert!(short.is_past(at(399)));
         let mut long = Stall { began: at(0), recovered: None };
         long.note(Verdict::Alive, at(600));
         assert!(!long.is_past(at(3599)) && long.is_past(at(3600)));
-        long.note(Verdict::Stalled, at(3600));
+        long.note(Verdict::PotentiallyFailed, at(3600));
         assert!(!long.is_past(at(9000)));
     }
 }

@@ -142,7 +142,7 @@ impl World {
                 }
                 Action::Look(subflow) | Action::Rest(subflow) => self.look(subflow),
                 Action::Probe(_)
-                | Action::Stalled(..)
+                | Action::PotentiallyFailed(..)
                 | Action::Recovered(_)
                 | Action::Replace(_)
                 | Action::Carried(_)
@@ -227,9 +227,9 @@ fn a_hello_that_goes_dark_holds_the_others_up_for_a_second() {
 fn a_dark_path_is_up_soon_after_it_is_back() {
     let mut world = World::new(vec![dark(2000, 9000), Model::default()], &[]);
     world.run(at(12_000));
-    let stalled = world.first(at(2000), |action| matches!(action, Action::Stalled(..)));
+    let failed = world.first(at(2000), |action| matches!(action, Action::PotentiallyFailed(..)));
     // Looked at every 100 ms, and given 2 srtt + 200 ms.
-    assert!(stalled.is_some_and(|stalled| stalled <= at(2400)), "{stalled:?}");
+    assert!(failed.is_some_and(|failed| failed <= at(2400)), "{failed:?}");
     let (_, since) = world.paths[0].subflow.unwrap();
     assert!(since >= at(9000) && since <= at(9000 + 200 + 80), "{since}");
     assert_eq!(world.count(|action| matches!(action, Action::Replace(_))), 1);
@@ -239,7 +239,7 @@ fn a_dark_path_is_up_soon_after_it_is_back() {
 fn a_short_stall_keeps_the_subflow() {
     let mut world = World::new(vec![dark(2000, 2450), Model::default()], &[]);
     world.run(at(12_000));
-    assert_eq!(world.count(|action| matches!(action, Action::Stalled(..))), 1);
+    assert_eq!(world.count(|action| matches!(action, Action::PotentiallyFailed(..))), 1);
     assert_eq!(world.count(|action| matches!(action, Action::Recovered(_))), 1);
     assert_eq!(world.count(|action| matches!(action, Action::Replace(_))), 0);
     assert_eq!(world.manager.dark().count(), 0);

@@ -159,7 +159,7 @@ impl PathLog {
             PathEventKind::AttemptFailed { .. } | PathEventKind::Silent { .. } => false,
             PathEventKind::Down { .. }
             | PathEventKind::Reinjected { .. }
-            | PathEventKind::Stalled { .. } => return,
+            | PathEventKind::PotentiallyFailed { .. } => return,
         };
         let mut paths = self.0.lock().expect("the log's users do not panic");
         let before = paths.insert(Arc::clone(&event.name), up);

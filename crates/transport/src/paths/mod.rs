@@ -182,9 +182,9 @@ impl Paths {
                 Action::Recovered(subflow) => {
                     self.shared.as_ref().inspect(|shared| shared.note_answering(subflow, true));
                 }
-                Action::Stalled(path, subflow) => {
+                Action::PotentiallyFailed(path, subflow) => {
                     self.shared.as_ref().inspect(|shared| shared.note_answering(subflow, false));
-                    self.tell(path, PathEventKind::Stalled { subflow: subflow.0 });
+                    self.tell(path, PathEventKind::PotentiallyFailed { subflow: subflow.0 });
                 }
                 Action::Replace(subflow) => {
                     if let Some(watched) = self.subflows.remove(&subflow) {

@@ -151,7 +151,7 @@ impl World<'_> {
                 let conns: Vec<u64> = subs.map(|sub| sub.conn).collect();
                 conns.into_iter().for_each(|conn| self.close(conn, CLIENT));
             }
-            Action::Stalled(..) | Action::Recovered(_) => {}
+            Action::PotentiallyFailed(..) | Action::Recovered(_) => {}
         }
     }
 }

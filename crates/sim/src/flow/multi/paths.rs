@@ -101,7 +101,7 @@ impl Multi {
                     }
                 }
                 // A simulated application asks once more, as often as it takes.
-                Action::GiveUp | Action::Stalled(..) | Action::Recovered(_) => {}
+                Action::GiveUp | Action::PotentiallyFailed(..) | Action::Recovered(_) => {}
                 // The paths of a run stay.
                 Action::Carried(_) | Action::ClosePath(_) => {}
             }
