@@ -15,7 +15,7 @@ impl Scheduler for Widest {
     fn pick(&mut self, view: &SendView<'_>) -> Option<Assignment> {
         let subflow = view.with_room().max_by_key(|&subflow| view.room(subflow))?;
         // What a stalled path holds comes first.
-        let range = view.silent_range(subflow).or_else(|| view.next_unsent())?;
+        let range = view.stalled_range(subflow).or_else(|| view.next_unsent())?;
         let end = range.end.min(range.start + view.chunk(subflow));
         Some(Assignment { subflow, range: range.start..end })
     }

@@ -20,7 +20,7 @@ pub enum Role {
     /// Costs something: carries new data only while data wait for the active paths for longer than
     /// [`METERED_AFTER`], or none of those is up.
     Metered,
-    /// Carries new data only while no active and no metered path is up. What silent paths hold it
+    /// Carries new data only while no active and no metered path is up. What stalled paths hold it
     /// sends again at any time.
     Backup,
     /// On its way out: carries no new data, whatever the others do.

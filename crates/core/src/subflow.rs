@@ -15,9 +15,9 @@ use crate::{Bitrate, ByteCount, Instant};
 
 /// Payload bytes of a full segment: 1500 less IP and TCP headers with timestamps.
 pub(crate) const SEGMENT: u64 = 1448;
-/// A subflow without progress for this long is silent, unless its own times are longer: some
+/// A subflow without progress for this long is stalled, unless its own times are longer: some
 /// acknowledgement intervals and timer ticks, so that a busy machine is not taken for a dead path.
-const SILENCE_FLOOR: Duration = Duration::from_millis(60);
+const STALL_FLOOR: Duration = Duration::from_millis(60);
 /// What a delivery may be late because of timers and acknowledgement intervals.
 const LATE_FLOOR: Duration = Duration::from_millis(5);
 /// The round-trip time assumed for a path of which nothing has been measured.
@@ -42,7 +42,7 @@ pub enum Kind {
     New,
     /// A subflow that makes progress has it: a redundant copy.
     Copy,
-    /// Only silent subflows have it.
+    /// Only stalled subflows have it.
     Reinjection,
 }
 
@@ -61,7 +61,7 @@ struct Share {
 /// Whether what it carries arrives.
 #[derive(Debug)]
 struct Stall {
-    is_silent: bool,
+    is_stalled: bool,
     /// Whether it is so while TCP recovers from a timeout, whatever progress there is.
     is_by_timeout: bool,
     last_progress: Instant,
@@ -97,7 +97,7 @@ pub struct Subflow {
     /// Every offset sent on this subflow and not yet below the in-order acknowledgement.
     on: RangeSet,
     repeated: Repeated,
-    /// While it is silent: below this offset it carries nothing that others do not.
+    /// While it is stalled: below this offset it carries nothing that others do not.
     reinjected_below: u64,
     stall: Stall,
     /// When a ping was answered with nothing else on its way, and the time that took, if nothing has
@@ -124,7 +124,7 @@ impl Subflow {
             repeated: Repeated::default(),
             reinjected_below: 0,
             stall: Stall {
-                is_silent: false,
+                is_stalled: false,
                 is_by_timeout: false,
                 last_progress: now,
                 is_full_since: None,
@@ -157,7 +157,7 @@ impl Subflow {
         self.given = unwritten;
     }
 
-    /// Takes whether it is silent while TCP recovers from a retransmission timeout, and at no other
+    /// Takes whether it is stalled while TCP recovers from a retransmission timeout, and at no other
     /// time.
     pub const fn set_stalls_by_timeout(&mut self, by_timeout: bool) {
         self.stall.is_by_timeout = by_timeout;
@@ -230,7 +230,7 @@ impl Subflow {
         self.flight.sent() - self.flight.echoed()
     }
 
-    /// While it is silent: below this offset it carries nothing that the peer or a subflow that makes
+    /// While it is stalled: below this offset it carries nothing that the peer or a subflow that makes
     /// progress does not have.
     pub(crate) const fn reinjected_below(&self) -> u64 {
         self.reinjected_below
@@ -242,8 +242,8 @@ impl Subflow {
     }
 
     /// Whether it has data outstanding and makes no progress, or takes none.
-    pub const fn is_silent(&self) -> bool {
-        self.stall.is_silent
+    pub const fn is_stalled(&self) -> bool {
+        self.stall.is_stalled
     }
 
     /// What its path is for.
@@ -256,9 +256,9 @@ impl Subflow {
         self.share.stands_by
     }
 
-    /// Whether new data may be counted on to go here: neither silent nor standing by.
+    /// Whether new data may be counted on to go here: neither stalled nor standing by.
     pub const fn is_usable(&self) -> bool {
-        !self.stall.is_silent && !self.share.stands_by
+        !self.stall.is_stalled && !self.share.stands_by
     }
 
     /// The most its path may carry.
@@ -425,13 +425,13 @@ impl Subflow {
         self.on.remove_below(offset);
     }
 
-    /// When the subflow will count as silent if it makes no progress until then.
-    pub fn silent_at(&self) -> Option<Instant> {
-        if self.stall.is_silent || self.stall.is_by_timeout {
+    /// When the subflow will count as stalled if it makes no progress until then.
+    pub fn stalls_at(&self) -> Option<Instant> {
+        if self.stall.is_stalled || self.stall.is_by_timeout {
             return None;
         }
         let kernel = self.info.srtt + self.info.srtt / 2 + DEVIATIONS * self.info.rttvar;
-        let patience = SILENCE_FLOOR.max(kernel);
+        let patience = STALL_FLOOR.max(kernel);
         if self.flight.is_empty() {
             return Some(self.stall.is_full_since? + patience);
         }
@@ -439,24 +439,24 @@ impl Subflow {
         Some(self.stall.last_progress + patience.max(ours))
     }
 
-    /// Re-judges silence at `now`, where data wait to be sent or not; `Some(silent)` when the judgement
-    /// changed.
+    /// Evaluates at `now` whether it is stalled, where data wait to be sent or not; `Some(stalled)` when that
+    /// has changed.
     pub fn judge(&mut self, waits: bool, now: Instant) -> Option<bool> {
         let full_since = self.stall.is_full_since.or_else(|| waits.then_some(now));
         self.stall.is_full_since = full_since.filter(|_| self.is_full());
-        let silent = if self.stall.is_by_timeout {
+        let stalled = if self.stall.is_by_timeout {
             self.info.timed_out && !self.flight.is_empty()
-        } else if self.stall.is_silent && self.flight.is_empty() {
+        } else if self.stall.is_stalled && self.flight.is_empty() {
             self.stall.is_full_since.is_some()
-        } else if self.stall.is_silent {
-            // Progress, or nothing left to wait for, ends silence.
-            now.since(self.stall.last_progress) >= SILENCE_FLOOR
+        } else if self.stall.is_stalled {
+            // Progress, or nothing left to wait for, ends a stall.
+            now.since(self.stall.last_progress) >= STALL_FLOOR
         } else {
-            self.silent_at().is_some_and(|at| at <= now)
+            self.stalls_at().is_some_and(|at| at <= now)
         };
-        (silent != self.stall.is_silent).then(|| {
-            self.stall.is_silent = silent;
-            silent
+        (stalled != self.stall.is_stalled).then(|| {
+            self.stall.is_stalled = stalled;
+            stalled
         })
     }
 }

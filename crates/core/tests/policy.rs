@@ -51,7 +51,7 @@ fn cut(from: u64, until: u64, path: usize) -> Vec<(Instant, Step)> {
 }
 
 #[test]
-fn a_backup_is_silent_until_the_actives_are() {
+fn a_backup_carries_nothing_until_the_actives_stall() {
     for entry in REGISTRY {
         for exact in [false, true] {
             let what = format!("{}, exact {exact}", entry.name);
@@ -63,7 +63,7 @@ fn a_backup_is_silent_until_the_actives_are() {
             assert_eq!(sent(&world, 2), 0, "{what}");
             assert!(world.read(0) > 300_000, "{what}: {}", world.read(0));
 
-            // Both die at once. When they are judged silent the backup takes over by itself.
+            // Both die at once. When they count as stalled the backup takes over by itself.
             let before = world.read(0);
             world.run(at(1500));
             let gained = world.read(0) - before;
@@ -82,17 +82,17 @@ fn a_backup_is_silent_until_the_actives_are() {
 }
 
 #[test]
-fn a_backup_takes_over_at_the_moment_of_silence() {
+fn a_backup_takes_over_at_the_moment_of_the_stall() {
     let mut world = World::new(&config("fbdt"), paths(&[20, 20]), [0, ENDLESS], 1);
     world.policies(&[ACTIVE, role(Role::Backup)]);
     world.script(cut(1000, 9000, 0));
     let mut now = 1000;
-    while world.silent_events == 0 {
+    while world.stall_events == 0 {
         assert_eq!(sent(&world, 1), 0, "before {now} ms");
         now += 1;
         world.run(at(now));
     }
-    assert!(sent(&world, 1) > 0, "the path was found silent at {now} ms");
+    assert!(sent(&world, 1) > 0, "the path was found stalled at {now} ms");
     // The lowest bytes first: they are what the application waits for.
     let before = world.read(0);
     world.run(at(now + 15));
@@ -100,7 +100,7 @@ fn a_backup_takes_over_at_the_moment_of_silence() {
 }
 
 #[test]
-fn a_backup_sends_again_what_a_silent_path_holds() {
+fn a_backup_sends_again_what_a_stalled_path_holds() {
     // One active path remains: the backup carries no new data, but helps with the lost ones.
     let mut world = World::new(&config("fbdt"), paths(&[20, 20, 20]), [0, ENDLESS], 1);
     world.policies(&[ACTIVE, ACTIVE, role(Role::Backup)]);
@@ -176,7 +176,7 @@ fn an_active_path_comes_before_a_backup_where_something_is_lost() {
         world.policies(&[ACTIVE, ACTIVE, role(Role::Backup)]);
         world.script(cut(1000, 9000, 1));
         let mut now = 1000;
-        while world.silent_events == 0 {
+        while world.stall_events == 0 {
             now += 1;
             world.run(at(now));
         }

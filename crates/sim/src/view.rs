@@ -60,7 +60,7 @@ pub enum PathState {
     /// Its role keeps data off it.
     Standby,
     /// It has data outstanding and makes no progress.
-    Silent,
+    Stalled,
     /// It has no connection.
     Down,
 }
@@ -109,7 +109,7 @@ fn subflow(world: &World, flow: &Flow, k: usize, session: Option<&PathStats>) ->
     let live = session.map(|session| session.subflow.as_ref());
     let state = match (end, live) {
         (None, _) | (_, Some(None)) => PathState::Down,
-        (_, Some(Some(live))) if live.silent => PathState::Silent,
+        (_, Some(Some(live))) if live.stalled => PathState::Stalled,
         (_, Some(Some(live))) if live.standby => PathState::Standby,
         _ => PathState::Up,
     };

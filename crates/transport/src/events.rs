@@ -45,13 +45,13 @@ pub enum PathEventKind {
         /// Whether the other path was still delivering them: a redundant copy.
         redundant: bool,
     },
-    /// Its silent subflow makes progress again.
+    /// Its stalled subflow makes progress again.
     Recovered {
         /// The subflow.
         subflow: u64,
     },
     /// Its subflow has data outstanding and makes no progress; the others carry its data too.
-    Silent {
+    Stalled {
         /// The subflow.
         subflow: u64,
     },
@@ -85,7 +85,7 @@ impl fmt::Display for PathEvent {
                 write!(f, "subflow {subflow} sends {what} {bytes} bytes at {offset}")
             }
             PathEventKind::Recovered { subflow } => write!(f, "subflow {subflow} recovered"),
-            PathEventKind::Silent { subflow } => write!(f, "subflow {subflow} silent"),
+            PathEventKind::Stalled { subflow } => write!(f, "subflow {subflow} silent"),
             PathEventKind::PotentiallyFailed { subflow } => {
                 write!(f, "subflow {subflow} stalled, a fresh connection is tried beside it")
             }

@@ -47,7 +47,7 @@ const SEND_STEP: u64 = 512 << 10;
 pub(crate) struct Shared {
     inner: Mutex<Inner>,
     timer: Notify,
-    /// Wakes whoever keeps its paths: a subflow ended, fell silent, recovered, or was written to after
+    /// Wakes whoever keeps its paths: a subflow ended, stalled, recovered, or was written to after
     /// a rest.
     path_news: Arc<Notify>,
     phase: watch::Sender<Phase>,
@@ -111,8 +111,8 @@ struct Slot {
     leave: Arc<Notify>,
     peer: SocketAddr,
     congestion: CongestionInUse,
-    silent_since: Option<Instant>,
-    /// Whether the path manager waits for it: one that only receives is never silent by the session.
+    stalled_since: Option<Instant>,
+    /// Whether the path manager waits for it: one that only receives never counts as stalled in the session.
     answers: bool,
     /// Memory promised to its buffers, bytes.
     buffers: u64,

@@ -55,7 +55,7 @@ pub struct PathTotals {
     /// Its live subflows.
     pub subflows: u64,
     /// Of these, subflows that have data outstanding and make no progress.
-    pub silent: u64,
+    pub stalled: u64,
     /// The sum of their congestion windows in bytes.
     pub cwnd: u64,
     /// Their payload bytes sent and not known to have arrived.
@@ -95,7 +95,7 @@ impl Totals {
             path.lost_subflows += stats.lost_subflows;
             if let Some(subflow) = stats.subflow.as_ref().filter(|_| live) {
                 path.subflows += 1;
-                path.silent += u64::from(subflow.silent);
+                path.stalled += u64::from(subflow.stalled);
                 path.cwnd += subflow.info.cwnd.as_u64();
                 path.outstanding += subflow.outstanding;
                 path.retransmitted += subflow.info.retransmitted;

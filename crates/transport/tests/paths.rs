@@ -1,4 +1,4 @@
-//! Paths that are dead, die, fall silent and come back, under a connection that goes on.
+//! Paths that are dead, die, fall stalled and come back, under a connection that goes on.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 mod common;
@@ -128,7 +128,7 @@ async fn a_path_dies_and_comes_back_tls() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_silent_subflow_is_replaced_and_its_data_reinjected() {
+async fn a_stalled_subflow_is_replaced_and_its_data_reinjected() {
     let (mut server, client, relay) = behind_relay(Security::Tls).await;
     patiently(async {
         let mut connection = client.connect().await.unwrap();
@@ -140,13 +140,13 @@ async fn a_silent_subflow_is_replaced_and_its_data_reinjected() {
         relay.freeze();
         // What was on the frozen path arrives by the other. Each event is looked at, however many have come
         // during a transfer.
-        let (mut is_silent, mut new, mut gone) = (false, 0, None);
-        while !is_silent || gone.is_none() {
+        let (mut is_stalled, mut new, mut gone) = (false, 0, None);
+        while !is_stalled || gone.is_none() {
             transfer(&mut connection, &mut peer, &pattern(4_000_000, 2)).await;
             while let Ok(PathEvent { name, kind, .. }) = events.try_recv() {
                 match kind {
                     _ if &*name != "two" => {}
-                    PathEventKind::Silent { .. } => is_silent = true,
+                    PathEventKind::Stalled { .. } => is_stalled = true,
                     PathEventKind::Up { subflow, .. } => new = subflow,
                     PathEventKind::Down { subflow, reason } => gone = Some((subflow, reason)),
                     _ => {}
@@ -193,7 +193,7 @@ async fn a_path_that_swallows_everything_is_silent_for_a_receiver() {
             let of_path = stats.session.paths[&PathId(stalled.path)].subflow.as_ref();
             let present = of_path.expect("nothing takes its place");
             // One that came before all was swallowed may have recovered, or another is there.
-            if present.silent && present.id.0 == subflow {
+            if present.stalled && present.id.0 == subflow {
                 break;
             }
         }

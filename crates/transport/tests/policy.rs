@@ -44,7 +44,7 @@ fn role(connection: &Connection, path: &str) -> Option<Role> {
 
 /// Transfers in both directions, until the spare path has had nothing to do in that since it carried
 /// `before` at each end. It stands in for an active one whose peer does not get a processor: then
-/// the end says that this was silent, or is gone.
+/// the end says that this was stalled, or is gone.
 async fn stands_by(
     [here, there]: [&mut Connection; 2],
     mut events: [&mut Receiver<PathEvent>; 2],
@@ -59,7 +59,7 @@ async fn stands_by(
         }
         for (end, events) in events.iter_mut().enumerate() {
             let stands_in = |kind: &PathEventKind| {
-                matches!(kind, PathEventKind::Silent { .. } | PathEventKind::Down { .. })
+                matches!(kind, PathEventKind::Stalled { .. } | PathEventKind::Down { .. })
             };
             if after[end] != before[end] {
                 event(events, "main", stands_in).await;
@@ -107,7 +107,7 @@ async fn a_backup_carries_both_directions_while_the_active_path_is_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_silent_active_path_is_stood_in_for() {
+async fn a_stalled_active_path_is_stood_in_for() {
     patiently(async {
         let (mut server, trust, relay) = world().await;
         let client = Client::builder().security(trust).seed(1);
@@ -116,7 +116,7 @@ async fn a_silent_active_path_is_stood_in_for() {
         let mut here = client.build().unwrap().connect().await.unwrap();
         let mut there = server.accept().await;
         transfer(&mut here, &mut there, &pattern(1_000_000, 1)).await;
-        // Nothing is closed: only silence tells. Another connection on the path is silent, too.
+        // Nothing is closed: only missing acknowledgements tell. Another connection on the path stalls, too.
         relay.swallow();
         transfer(&mut here, &mut there, &pattern(1_000_000, 2)).await;
         transfer(&mut there, &mut here, &pattern(1_000_000, 3)).await;

@@ -57,7 +57,7 @@ impl From<&PathStats> for PathReading {
             delivered,
             outstanding: subflow.outstanding,
             min_rtt: subflow.info.min_rtt,
-            is_up: !subflow.silent && !subflow.standby,
+            is_up: !subflow.stalled && !subflow.standby,
         }
     }
 }

@@ -169,7 +169,7 @@ impl OfPath {
         let subflow = stats.subflow.as_ref();
         let state = match subflow {
             None => PathState::Down,
-            Some(subflow) if subflow.silent => PathState::Silent,
+            Some(subflow) if subflow.stalled => PathState::Silent,
             Some(subflow) if subflow.standby => PathState::Standby,
             Some(_) => PathState::Up,
         };

@@ -208,7 +208,7 @@ impl Page<'_> {
         }
         let gauges: [Row<PathTotals>; 5] = [
             ("path_subflows", "Live subflows of the path", |p| p.subflows),
-            ("path_silent_subflows", "Of these, those without progress", |p| p.silent),
+            ("path_silent_subflows", "Of these, those without progress", |p| p.stalled),
             ("path_cwnd_bytes", "Sum of their congestion windows", |p| p.cwnd),
             ("path_outstanding_bytes", "Payload bytes on their way", |p| p.outstanding),
             ("path_retransmitted_segments", "Sent again by the kernel on them", |p| {

@@ -212,7 +212,7 @@ impl Log {
                     "bytes": bytes, "redundant": redundant,
                 }),
             ),
-            PathEventKind::Silent { subflow } => ("path_silent", of(path, name, *subflow)),
+            PathEventKind::Stalled { subflow } => ("path_silent", of(path, name, *subflow)),
             PathEventKind::PotentiallyFailed { subflow } => {
                 ("path_stalled", of(path, name, *subflow))
             }

@@ -367,7 +367,7 @@ impl Path {
             role: stats.policy.role.name().to_owned(),
             state: match subflow {
                 None => "down",
-                Some(subflow) if subflow.silent => "silent",
+                Some(subflow) if subflow.stalled => "silent",
                 Some(subflow) if subflow.standby => "standby",
                 Some(_) => "up",
             }

@@ -50,7 +50,7 @@ impl Paths {
         let mut told = Vec::new();
         for (name, path) in now {
             let seen = self.0.entry(Arc::clone(name)).or_default();
-            let is_stuck = any_carries && path.silent > 0 && !carries(path, Some(seen));
+            let is_stuck = any_carries && path.stalled > 0 && !carries(path, Some(seen));
             seen.stuck = if is_stuck { seen.stuck.saturating_add(1) } else { 0 };
             if seen.stuck == LOOKS {
                 told.push(Arc::clone(name));
@@ -65,14 +65,14 @@ impl Paths {
 mod tests {
     use super::*;
 
-    /// Looks at two paths: what the one has delivered, and the other, which is silent or not.
-    fn look(paths: &mut Paths, one: u64, other: u64, silent: u64) -> Vec<String> {
-        let path = |delivered, silent| {
+    /// Looks at two paths: what the one has delivered, and the other, which is stalled or not.
+    fn look(paths: &mut Paths, one: u64, other: u64, stalled: u64) -> Vec<String> {
+        let path = |delivered, stalled| {
             let mut path = PathTotals::default();
-            (path.delivered, path.silent) = (delivered, silent);
+            (path.delivered, path.stalled) = (delivered, stalled);
             path
         };
-        let now = [("one".into(), path(one, 0)), ("other".into(), path(other, silent))];
+        let now = [("one".into(), path(one, 0)), ("other".into(), path(other, stalled))];
         paths.look(&BTreeMap::from(now)).iter().map(ToString::to_string).collect()
     }
 

@@ -106,7 +106,7 @@ fn path(view: PathView) -> Path {
         state: match view.state {
             PathState::Up => "up",
             PathState::Standby => "standby",
-            PathState::Silent => "silent",
+            PathState::Stalled => "silent",
             PathState::Down => "down",
         }
         .to_owned(),

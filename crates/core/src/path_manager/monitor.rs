@@ -18,7 +18,7 @@ const LONGEST: Duration = Duration::from_secs(2);
 const LONGEST_ROUND_TRIPS: u32 = 3;
 /// The session's judgement stands for this long before the subflow is replaced: the peer may just
 /// not have had the processor.
-const SILENCE: Duration = Duration::from_secs(1);
+const STALL: Duration = Duration::from_secs(1);
 /// A subflow on which data came and come no more is asked for a sign of life after this long.
 const QUIET: Duration = Duration::from_millis(200);
 
@@ -36,7 +36,7 @@ pub struct Look {
     /// Round-trip time variation.
     pub rttvar: Duration,
     /// Since when the session finds that its data do not arrive.
-    pub silent_since: Option<Instant>,
+    pub stalled_since: Option<Instant>,
     /// Since when nothing has come on it, though the peer was asked for a sign of life.
     pub unanswered_since: Option<Instant>,
     /// Bytes of the peer's data that have come on it. What else the kernel has received, such as the
@@ -81,9 +81,9 @@ impl Monitor {
         let patience = if unacked == 0 { longest } else { repair_time(look) };
         let lasts = |since: Option<Instant>, most| since.is_some_and(|at| now.since(at) >= most);
         let still = lasts(self.still.map(|(_, since)| since), patience);
-        let silent = lasts(look.silent_since, SILENCE);
+        let stalls = lasts(look.stalled_since, STALL);
         // A question waits behind the data in the queue, too.
-        if still || silent || lasts(look.unanswered_since, longest) {
+        if still || stalls || lasts(look.unanswered_since, longest) {
             return Verdict::PotentiallyFailed;
         }
         let (count, since, asked) = self.received.unwrap_or((look.received, now, true));
@@ -94,7 +94,7 @@ impl Monitor {
             return Verdict::Quiet;
         } else {
             self.received = Some((count, since, asked));
-            let waits = look.silent_since.or(look.unanswered_since).is_some();
+            let waits = look.stalled_since.or(look.unanswered_since).is_some();
             if asked && self.still.is_none() && !waits {
                 return Verdict::Idle;
             }
@@ -206,9 +206,9 @@ mod tests {
     #[test]
     fn the_sessions_judgement_counts_after_a_second() {
         let mut monitor = Monitor::default();
-        let mut silent = look(0, 0, 0);
-        silent.silent_since = Some(at(0));
-        assert_eq!(monitor.judge(&silent, at(999)), Verdict::Alive);
-        assert_eq!(monitor.judge(&silent, at(1000)), Verdict::PotentiallyFailed);
+        let mut stalled = look(0, 0, 0);
+        stalled.stalled_since = Some(at(0));
+        assert_eq!(monitor.judge(&stalled, at(999)), Verdict::Alive);
+        assert_eq!(monitor.judge(&stalled, at(1000)), Verdict::PotentiallyFailed);
     }
 }

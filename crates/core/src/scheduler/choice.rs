@@ -42,7 +42,7 @@ impl<'a> Choice<'a> {
         self.usable().filter(move |&index| self.has_room(index) || !self.subflow(index).is_capped())
     }
 
-    /// Every subflow that is neither silent nor standing by.
+    /// Every subflow that is neither stalled nor standing by.
     pub fn usable(self) -> impl Iterator<Item = usize> {
         (0..self.view.subflows.len()).filter(move |&index| self.subflow(index).is_usable())
     }

@@ -180,15 +180,15 @@ fn find(subflows: &[Subflow], id: SubflowId) -> Option<usize> {
     subflows.iter().position(|subflow| subflow.id() == id)
 }
 
-/// What a silent subflow holds, to the one that has it there first, of those that have room and can carry
+/// What a stalled subflow holds, to the one that has it there first, of those that have room and can carry
 /// it: what schedulers answer before they look at new bytes.
 pub fn reinject(view: &SendView<'_>) -> Option<Assignment> {
-    if !view.subflows.iter().any(Subflow::is_silent) {
+    if !view.subflows.iter().any(Subflow::is_stalled) {
         return None;
     }
     let can = view.with_room();
     let can =
-        can.filter_map(|subflow| Some(Assignment { subflow, range: view.silent_range(subflow)? }));
+        can.filter_map(|subflow| Some(Assignment { subflow, range: view.stalled_range(subflow)? }));
     can.min_by_key(|one| {
         let bytes = one.range.end - one.range.start;
         view.arrival(&view.subflows[one.subflow], bytes)

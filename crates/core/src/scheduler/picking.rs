@@ -21,7 +21,7 @@ pub trait Rule: Send + std::fmt::Debug {
 }
 
 /// A rule made a scheduler: the subflow that the rule picks gets the lowest unsent bytes if it has
-/// room, else all wait. What a silent subflow holds goes to the first that has room.
+/// room, else all wait. What a stalled subflow holds goes to the first that has room.
 #[derive(Debug)]
 pub struct Picking<R> {
     rule: R,

@@ -6,7 +6,7 @@ use std::str::FromStr;
 /// A rule of `earliest` and `fbdt`, or of `fbdt-strict`, that can be switched off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// What a silent path carries is sent again at once.
+    /// What a stalled path carries is sent again at once.
     Reinject,
     /// The byte at the in-order point is copied when it is late.
     CopyLate,

@@ -19,7 +19,7 @@ impl Scheduler for Single {
         if view.room(chosen) == 0 {
             return None;
         }
-        let range = view.silent_range(chosen).or_else(|| view.next_chunk(chosen))?;
+        let range = view.stalled_range(chosen).or_else(|| view.next_chunk(chosen))?;
         Some(Assignment { subflow: chosen, range })
     }
 }

@@ -9,7 +9,7 @@
 //! The slides do not say what happens when the current subflow has no room and `next` does not
 //! qualify. `tp-sty` and `tr-sty` wait, which keeps them on a path for as long as its estimate is
 //! the best; `tp-sty-soft` and `tr-sty-soft` send that one segment on `next` without changing. So
-//! do all of them while the current subflow is silent, for it may be dead, or its path has used up
+//! do all of them while the current subflow is stalled, for it may be dead, or its path has used up
 //! its cap; they change when it is gone or stands by.
 
 use super::Entry;
@@ -118,7 +118,7 @@ impl Rule for Sticky {
             return next;
         };
         let soft = matches!(self.stay, Stay::UntilFaster { soft: true, .. });
-        let held_up = choice.subflow(current).is_silent() || choice.subflow(current).is_capped();
+        let held_up = choice.subflow(current).is_stalled() || choice.subflow(current).is_capped();
         let lends = soft || held_up;
         if lends && !choice.is_available(current) { next } else { Some(current) }
     }

@@ -45,7 +45,7 @@ pub struct SendView<'a> {
     /// The live subflows, in the order they came up.
     pub subflows: &'a [Subflow],
     /// How many bytes each of them may be given now, in the same order. Zero for one whose socket is
-    /// full, that is silent or stands by, or whose path has used up its cap.
+    /// full, that is stalled or stands by, or whose path has used up its cap.
     pub rooms: &'a [u64],
     /// Measurements of each path.
     pub meters: &'a BTreeMap<PathId, PathMeter>,
@@ -61,7 +61,7 @@ impl SendView<'_> {
         subflow.cap().map_or(rate, |cap| cap.min(rate))
     }
 
-    /// The subflows that new data may be counted on to go to: neither silent nor standing by.
+    /// The subflows that new data may be counted on to go to: neither stalled nor standing by.
     pub fn usable(&self) -> impl Iterator<Item = &Subflow> {
         self.subflows.iter().filter(|subflow| subflow.is_usable())
     }
@@ -206,22 +206,22 @@ impl SendView<'_> {
         holders.max_by_key(|(at, _)| *at)
     }
 
-    /// The lowest range that only silent subflows carry, as much of it as the subflow `me` can take: the
+    /// The lowest range that only stalled subflows carry, as much of it as the subflow `me` can take: the
     /// lowest byte is what blocks the application.
-    pub fn silent_range(&self, me: usize) -> Option<Range<u64>> {
-        Some(self.clip(self.only_on_silent()?, me))
+    pub fn stalled_range(&self, me: usize) -> Option<Range<u64>> {
+        Some(self.clip(self.only_on_stalled()?, me))
     }
 
-    /// The lowest range that is unacknowledged and that only silent subflows carry.
-    pub(crate) fn only_on_silent(&self) -> Option<Range<u64>> {
-        let silent = self.subflows.iter().filter(|subflow| subflow.is_silent());
-        silent.filter_map(|one| self.only_on_silent_one(one)).min_by_key(|range| range.start)
+    /// The lowest range that is unacknowledged and that only stalled subflows carry.
+    pub(crate) fn only_on_stalled(&self) -> Option<Range<u64>> {
+        let stalled = self.subflows.iter().filter(|subflow| subflow.is_stalled());
+        stalled.filter_map(|one| self.only_on_stalled_one(one)).min_by_key(|range| range.start)
     }
 
-    /// The lowest range that is unacknowledged, that `silent` carries and no subflow that makes progress.
-    pub(crate) fn only_on_silent_one(&self, silent: &Subflow) -> Option<Range<u64>> {
-        let above = silent.reinjected_below()..u64::MAX;
-        self.lowest_only_on(silent, &above, |other| !other.is_silent())
+    /// The lowest range that is unacknowledged, that `stalled` carries and no subflow that makes progress.
+    pub(crate) fn only_on_stalled_one(&self, stalled: &Subflow) -> Option<Range<u64>> {
+        let above = stalled.reinjected_below()..u64::MAX;
+        self.lowest_only_on(stalled, &above, |other| !other.is_stalled())
     }
 
     /// The lowest offsets of `within` that `holder` carries, that are unacknowledged, and that none of the

@@ -19,13 +19,13 @@ const IN_ROUND_TRIP: u32 = 4;
 /// The least time between two, where the round trip is short.
 const LEAST: Duration = Duration::from_millis(1);
 /// How often a subflow on which no data come is given an acknowledgement while there is news, and
-/// the most time between two on the others. Less than what a subflow is silent after.
+/// the most time between two on the others. Less than the time after which a subflow is stalled.
 const ELSEWHERE: Duration = Duration::from_millis(25);
 
 impl Session {
     /// Gives the subflows the acknowledgements that are due.
     pub(super) fn acknowledge(&mut self, now: Instant) {
-        let moving = self.send.subflows.iter().filter(|subflow| !subflow.is_silent());
+        let moving = self.send.subflows.iter().filter(|subflow| !subflow.is_stalled());
         let nearest = moving.min_by_key(|subflow| subflow.rtt());
         let least = nearest.map_or(LEAST, interval);
         let nearest = nearest.map(Subflow::id);

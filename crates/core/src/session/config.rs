@@ -41,7 +41,7 @@ pub struct SessionConfig {
     /// [`set_receive_limit`](super::Session::set_receive_limit), as a kernel's receive buffer does:
     /// neither what the peer would like nor what the application has taken counts. For both ends.
     pub driver_sizes_window: bool,
-    /// Whether a subflow is silent while its TCP recovers from a retransmission timeout, as MPTCP
+    /// Whether a subflow is stalled while its TCP recovers from a retransmission timeout, as MPTCP
     /// v0.95 has it (`mptcp_sub_retransmit_timer`), and at no other time. For drivers that know it.
     pub stalls_by_timeout: bool,
     /// What was agreed upon if the connection carries messages; `None` for a byte stream.

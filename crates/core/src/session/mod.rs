@@ -78,7 +78,7 @@ pub enum Event {
     SchedulerReplaced(SchedulerFault),
     /// The peer ended the connection at once, with its code and reason.
     Reset(u64, String),
-    /// Bytes that other subflows had were given to one: reinjected, if only silent ones had them,
+    /// Bytes that other subflows had were given to one: reinjected, if only stalled ones had them,
     /// else a redundant copy.
     SentAgain {
         /// The subflow that has them now.
@@ -88,10 +88,10 @@ pub enum Event {
         /// [`Kind::Reinjection`] or [`Kind::Copy`].
         kind: Kind,
     },
-    /// A silent subflow makes progress again.
+    /// A stalled subflow makes progress again.
     SubflowRecovered(SubflowId),
     /// A subflow has data outstanding and makes no progress: the others reinject its data.
-    SubflowSilent(SubflowId),
+    SubflowStalled(SubflowId),
     /// There is room to write again after a short write, or for the message refused last.
     Writable,
 }
@@ -118,8 +118,8 @@ struct Control {
     /// When something last came on it.
     heard_at: Instant,
     woken: bool,
-    /// Whether it has been told that it is silent.
-    silence_told: bool,
+    /// Whether it has been told that it is stalled.
+    stall_told: bool,
     /// Data records that wait for the writer, and their bytes.
     frames: VecDeque<Bytes>,
     queued: u64,
@@ -161,7 +161,7 @@ pub struct Session {
     blocks: BytesMut,
     write_blocked: bool,
     last_tick: Instant,
-    /// Whether a subflow's figures say that it is silent, or no longer.
+    /// Whether a subflow's figures say that it is stalled, or no longer.
     judge_due: bool,
     finished_told: bool,
     readable_told: bool,
@@ -476,8 +476,8 @@ impl Session {
     pub fn handle_timeout(&mut self, now: Instant) {
         self.last_tick = now;
         self.acknowledge(now);
-        for (id, silent) in self.send.judge(now) {
-            self.tell_silence(id, silent);
+        for (id, stalled) in self.send.judge(now) {
+            self.tell_stall(id, stalled);
         }
         self.expire(now);
         self.wake_idle();
@@ -495,23 +495,24 @@ impl Session {
     }
 
     fn judge(&mut self, now: Instant) {
-        for (id, silent) in self.send.judge(now) {
+        for (id, stalled) in self.send.judge(now) {
             self.expire(now);
-            self.tell_silence(id, silent);
-            // It may have waited with room while it was silent.
+            self.tell_stall(id, stalled);
+            // It may have waited with room while it was stalled.
             self.wake(id);
         }
     }
 
-    /// Tells that a subflow is silent, or no longer, where data of ours are on their way. That it takes none
+    /// Tells that a subflow is stalled, or no longer, where data of ours are on their way. That it takes none
     /// is nobody's business but the scheduler's: a slow path is like that while it works.
-    fn tell_silence(&mut self, id: SubflowId, silent: bool) {
+    fn tell_stall(&mut self, id: SubflowId, stalled: bool) {
         let outstanding = self.send.index(id).map_or(0, |at| self.send.subflows[at].outstanding());
         let Some(control) = self.control.get_mut(&id) else { return };
-        let is_news = if silent { outstanding > 0 } else { control.silence_told };
+        let is_news = if stalled { outstanding > 0 } else { control.stall_told };
         if is_news {
-            control.silence_told = silent;
-            let event = if silent { Event::SubflowSilent(id) } else { Event::SubflowRecovered(id) };
+            control.stall_told = stalled;
+            let event =
+                if stalled { Event::SubflowStalled(id) } else { Event::SubflowRecovered(id) };
             self.events.push_back(event);
         }
     }

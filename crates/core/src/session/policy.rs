@@ -2,9 +2,9 @@
 //! may still send again, and how much a rate cap lets through.
 //!
 //! * *Backup* subflows are asked for new data only while no active and no metered subflow is up. A
-//!   subflow is up while it is not silent, so that a backup takes over at the moment at which the
-//!   last one is judged silent or is gone, and goes back at the moment at which one makes progress
-//!   or comes up. What silent subflows hold a backup sends again at any time.
+//!   subflow is up while it is not stalled, so that a backup takes over at the moment at which the
+//!   last one is judged stalled or is gone, and goes back at the moment at which one makes progress
+//!   or comes up. What stalled subflows hold a backup sends again at any time.
 //! * *Metered* subflows are asked while data have waited for [`METERED_AFTER`] without a break, or
 //!   while no active subflow is up. Data wait while something may be sent and no subflow has taken
 //!   it: the active paths' sockets are full, or their caps are used up. A burst that they carry off
@@ -89,7 +89,7 @@ impl SendHalf {
         let waits = self.has_data_to_send();
         let since = self.policies.waiting_since.take_if(|_| waits);
         self.policies.waiting_since = waits.then(|| since.unwrap_or(now));
-        let is_up = |role| self.subflows.iter().any(|s| s.role() == role && !s.is_silent());
+        let is_up = |role| self.subflows.iter().any(|s| s.role() == role && !s.is_stalled());
         let [active, metered, backup] = [Role::Active, Role::Metered, Role::Backup].map(is_up);
         let behind = self.metered_at().is_some_and(|at| at <= now);
         let mut changed = Vec::new();
@@ -116,10 +116,10 @@ impl SendHalf {
     /// Whether a subflow that stands by may have something to do.
     pub(super) fn is_needed(&self, subflow: &Subflow) -> bool {
         !subflow.is_standby()
-            || (subflow.role() == Role::Backup && self.subflows.iter().any(Subflow::is_silent))
+            || (subflow.role() == Role::Backup && self.subflows.iter().any(Subflow::is_stalled))
     }
 
-    /// What a subflow that stands by sends again: the lowest bytes that only silent subflows carry, if
+    /// What a subflow that stands by sends again: the lowest bytes that only stalled subflows carry, if
     /// it has them there before any that does not stand by. Of the standing by, only backups do.
     pub(super) fn standby_reinjection(&self, now: Instant) -> Option<Assignment> {
         if !self.policies.is_any {
@@ -127,12 +127,12 @@ impl SendHalf {
         }
         let standby = |&index: &usize| {
             let subflow = &self.subflows[index];
-            subflow.is_standby() && !subflow.is_silent() && self.is_needed(subflow)
+            subflow.is_standby() && !subflow.is_stalled() && self.is_needed(subflow)
         };
         let mut all = (0..self.subflows.len()).filter(standby);
         let subflow = all.find(|&index| self.allowed(index, now) > 0)?;
         let view = self.view(now);
-        let range = view.only_on_silent()?;
+        let range = view.only_on_stalled()?;
         let room = self.allowed(subflow, now).min(MAX_PAYLOAD);
         let chunk = view.chunk_size(&self.subflows[subflow]).min(room);
         let mine = view.arrival(&self.subflows[subflow], chunk);

@@ -218,7 +218,7 @@ impl SendHalf {
     pub(super) fn is_on_its_way(&self, range: &Range<u64>) -> bool {
         let mut at = range.start.max(self.una);
         while let Some(open) = self.acked.first_missing(&(at..range.end)) {
-            let live = self.subflows.iter().filter(|subflow| !subflow.is_silent());
+            let live = self.subflows.iter().filter(|subflow| !subflow.is_stalled());
             let carried = live.filter_map(|subflow| subflow.on().range_at(open.start)).next();
             let Some(carried) = carried else { return false };
             at = carried.end.min(open.end);
@@ -340,12 +340,12 @@ impl SendHalf {
         self.subflows.iter().position(|subflow| subflow.id() == id)
     }
 
-    /// Takes the kernel's figures of a subflow. Returns whether they say that it is silent, or no
+    /// Takes the kernel's figures of a subflow. Returns whether they say that it is stalled, or no
     /// longer.
     pub(super) fn set_info(&mut self, index: usize, info: PathInfo, unwritten: u64) -> bool {
         let subflow = &mut self.subflows[index];
         subflow.set_info(info, unwritten);
-        self.rules.stalls_by_timeout && info.timed_out != subflow.is_silent()
+        self.rules.stalls_by_timeout && info.timed_out != subflow.is_stalled()
     }
 
     // ---- the peer's side ----
@@ -527,19 +527,19 @@ impl SendHalf {
         self.scheduler = Some(fallback.make(&SchedulerConfig::default()));
     }
 
-    /// Moves each silent subflow's mark, below which nothing is left that only silent ones carry: what
+    /// Moves each stalled subflow's mark, below which nothing is left that only stalled ones carry: what
     /// has been looked at is not looked at again for each range, however many holes a peer makes.
     fn mark_reinjected(&mut self, now: Instant) {
         for index in 0..self.subflows.len() {
-            if self.subflows[index].is_silent() {
-                let lowest = self.view(now).only_on_silent_one(&self.subflows[index]);
+            if self.subflows[index].is_stalled() {
+                let lowest = self.view(now).only_on_stalled_one(&self.subflows[index]);
                 let mark = lowest.map_or(self.buffer.end(), |range| range.start);
                 self.subflows[index].set_reinjected_below(mark);
             }
         }
     }
 
-    /// Which subflows are silent has changed, or which there are.
+    /// Which subflows are stalled has changed, or which there are.
     fn forget_reinjected(&mut self) {
         self.subflows.iter_mut().for_each(|subflow| subflow.set_reinjected_below(0));
     }
@@ -626,7 +626,7 @@ impl SendHalf {
 
     /// Why a range is sent: all of it is new, or none.
     fn kind_of(&self, range: &Range<u64>) -> Kind {
-        let mut moving = self.subflows.iter().filter(|subflow| !subflow.is_silent());
+        let mut moving = self.subflows.iter().filter(|subflow| !subflow.is_stalled());
         if self.unassigned.contains(range) {
             Kind::New
         } else if moving.any(|subflow| subflow.on().range_at(range.start).is_some()) {
@@ -696,14 +696,14 @@ impl SendHalf {
         self.unassigned.first().is_some_and(|range| range.start < offset)
     }
 
-    /// Re-judges which subflows are silent; returns those whose judgement changed.
+    /// Re-judges which subflows are stalled; returns those whose judgement changed.
     pub(super) fn judge(&mut self, now: Instant) -> Vec<(SubflowId, bool)> {
         let (mut changed, waits) = (Vec::new(), self.has_data_to_send());
         for subflow in &mut self.subflows {
             if subflow.outstanding() > 0 {
                 self.meters.entry(subflow.path()).or_default().delivered(0, true, now);
             }
-            changed.extend(subflow.judge(waits, now).map(|silent| (subflow.id(), silent)));
+            changed.extend(subflow.judge(waits, now).map(|stalled| (subflow.id(), stalled)));
         }
         if !changed.is_empty() {
             self.forget_reinjected();
@@ -711,17 +711,17 @@ impl SendHalf {
         changed
     }
 
-    /// When something changes by itself: a subflow falls silent, or a range may be reinjected.
+    /// When something changes by itself: a subflow stalls, or a range may be reinjected.
     pub(super) fn next_timeout(&self, now: Instant) -> Option<Instant> {
         let policy = self.policy_timeout();
-        let silent = self.subflows.iter().filter_map(Subflow::silent_at).min();
+        let stalled = self.subflows.iter().filter_map(Subflow::stalls_at).min();
         let is_under_way = self.subflows.iter().any(|subflow| subflow.outstanding() > 0);
         let may_ask = self.subflows.iter().any(Subflow::is_idle);
         let reinjection = match may_ask && (is_under_way || self.has_data_to_send()) {
             true => self.consult(|scheduler| scheduler.next_timeout(&self.view(now))),
             false => None,
         };
-        silent.into_iter().chain(reinjection).chain(policy).min()
+        stalled.into_iter().chain(reinjection).chain(policy).min()
     }
 
     /// What the scheduler says besides its assignments; nothing if it panics, which is its end when the

@@ -47,7 +47,7 @@ pub struct SubflowStats {
     /// Mean time from assignment to acknowledgement.
     pub delivery_time: Duration,
     /// Whether it makes no progress.
-    pub silent: bool,
+    pub stalled: bool,
     /// Whether its path's role keeps it from new data now.
     pub standby: bool,
 }
@@ -116,7 +116,7 @@ pub(super) fn collect(
             info: *subflow.info(),
             outstanding: subflow.outstanding(),
             delivery_time: subflow.delivery_time(),
-            silent: subflow.is_silent(),
+            stalled: subflow.is_stalled(),
             standby: subflow.is_standby(),
         });
     }

@@ -20,7 +20,7 @@ pub struct Sub {
     pub path: PathId,
     pub input: BytesMut,
     /// Since when the session finds that nothing arrives.
-    pub silent_since: Option<Instant>,
+    pub stalled_since: Option<Instant>,
     /// Whether the path manager wants to know of the next write.
     pub rests: bool,
 }
@@ -101,8 +101,8 @@ impl Node {
     }
 
     pub fn attach(&mut self, id: SubflowId, path: PathId, conn: u64, now: Instant) {
-        let (input, silent_since, rests) = (BytesMut::new(), None, false);
-        self.subs.insert(id, Sub { conn, path, input, silent_since, rests });
+        let (input, stalled_since, rests) = (BytesMut::new(), None, false);
+        self.subs.insert(id, Sub { conn, path, input, stalled_since, rests });
         self.ups.push((path, now));
         self.life.subflow_up();
         self.session.subflow_up(id, path, now).expect("called in turn");
@@ -139,14 +139,14 @@ impl Node {
             while let Some(event) = self.session.poll_event() {
                 self.life.handle_event(&event, &mut self.session, now);
                 let (id, since) = match event {
-                    Event::SubflowSilent(id) => (id, Some(now)),
+                    Event::SubflowStalled(id) => (id, Some(now)),
                     Event::SubflowRecovered(id) => (id, None),
                     Event::SchedulerReplaced(fault) => {
                         return Err(Wrong::Scheduler(fault.to_string()));
                     }
                     _ => continue,
                 };
-                self.subs.get_mut(&id).into_iter().for_each(|sub| sub.silent_since = since);
+                self.subs.get_mut(&id).into_iter().for_each(|sub| sub.stalled_since = since);
                 judged.push(id);
             }
             while let Some(id) = self.session.poll_wake() {

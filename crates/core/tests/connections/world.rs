@@ -279,7 +279,7 @@ impl<'a> World<'a> {
                 unsent: 0,
                 srtt: info.srtt,
                 rttvar: info.rttvar,
-                silent_since: sub.silent_since,
+                stalled_since: sub.stalled_since,
                 unanswered_since: client.node.session.unanswered_since(subflow),
                 received: client.node.session.received_on(subflow),
             })

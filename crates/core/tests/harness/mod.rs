@@ -98,7 +98,7 @@ pub(crate) struct World {
     /// Whether room is what the congestion window has, told for all subflows whenever anything has
     /// happened, as a simulator does.
     pub(crate) exact: bool,
-    pub(crate) silent_events: u32,
+    pub(crate) stall_events: u32,
     /// At most this rate is written, in steps of a millisecond; as fast as possible if `None`.
     pub(crate) pace: Option<Bitrate>,
     /// How long a connection lives without any subflow; for ever if `None`.
@@ -141,7 +141,7 @@ impl World {
             seed,
             scheduler: configs[0].scheduler,
             exact: false,
-            silent_events: 0,
+            stall_events: 0,
             pace: None,
             grace: None,
             sever_at: None,
@@ -363,7 +363,7 @@ impl World {
         let mut moved = false;
         while let Some(event) = self.nodes[from].session.poll_event() {
             moved = true;
-            self.silent_events += u32::from(matches!(event, Event::SubflowSilent(_)));
+            self.stall_events += u32::from(matches!(event, Event::SubflowStalled(_)));
             self.nodes[from].take(&event, self.now);
             if self.sever_at.take_if(|(node, fatal)| (*node, &*fatal) == (from, &event)).is_some() {
                 let all = (0..self.path_of.len() as u64).map(SubflowId);

@@ -293,7 +293,7 @@ fn weft(stats: &weftline::ConnectionStats, paths: &[(String, SocketAddr)]) -> Co
             cwnd: None,
             delivered: Delivered::OnPath(path.delivered),
             seen: SeenSocket {
-                silent: subflow.silent,
+                silent: subflow.stalled,
                 srtt: subflow.info.srtt,
                 min_rtt: subflow.info.min_rtt,
                 cwnd: subflow.info.cwnd.as_u64(),

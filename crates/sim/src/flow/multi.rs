@@ -77,7 +77,7 @@ pub(super) struct Subflow {
     /// Whether the path manager wants to know when the client next writes on it.
     pub(super) rests: bool,
     /// Since when the client's session finds that its data do not arrive.
-    pub(super) silent_since: Option<Instant>,
+    pub(super) stalled_since: Option<Instant>,
 }
 
 /// A connection over several subflows.
@@ -365,12 +365,12 @@ impl Multi {
     /// What the client's session finds of a subflow.
     fn note_event(&mut self, event: &Event, now: Instant) {
         let (id, since) = match *event {
-            Event::SubflowSilent(id) => (id, Some(now)),
+            Event::SubflowStalled(id) => (id, Some(now)),
             Event::SubflowRecovered(id) => (id, None),
             _ => return,
         };
         if let Some(subflow) = self.subflows.iter_mut().find(|subflow| subflow.id == Some(id)) {
-            subflow.silent_since = since;
+            subflow.stalled_since = since;
             self.paths.note_news(id);
         }
     }

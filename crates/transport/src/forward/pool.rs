@@ -156,7 +156,7 @@ impl PathLog {
     fn note(&self, event: &PathEvent) {
         let up = match &event.kind {
             PathEventKind::Up { .. } | PathEventKind::Recovered { .. } => true,
-            PathEventKind::AttemptFailed { .. } | PathEventKind::Silent { .. } => false,
+            PathEventKind::AttemptFailed { .. } | PathEventKind::Stalled { .. } => false,
             PathEventKind::Down { .. }
             | PathEventKind::Reinjected { .. }
             | PathEventKind::PotentiallyFailed { .. } => return,

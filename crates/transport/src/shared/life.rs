@@ -134,7 +134,7 @@ impl Inner {
                 Event::Readable | Event::Finished => effects.wakers.extend(self.reader.take()),
                 Event::Writable => effects.wakers.extend(self.writer.take()),
                 Event::Closed | Event::Reset(..) | Event::PeerLost => {}
-                Event::SubflowSilent(id) => self.judged(id, Some(now), now, effects),
+                Event::SubflowStalled(id) => self.judged(id, Some(now), now, effects),
                 Event::SubflowRecovered(id) => self.judged(id, None, now, effects),
                 Event::SentAgain { subflow, range, kind } => {
                     let (offset, bytes) = (range.start, range.end - range.start);
@@ -155,7 +155,7 @@ impl Inner {
         }
     }
 
-    /// Notes that a subflow fell silent (`since`) or recovered.
+    /// Notes that a subflow stalled (`since`) or recovered.
     fn judged(
         &mut self,
         id: SubflowId,
@@ -164,20 +164,20 @@ impl Inner {
         effects: &mut Effects,
     ) {
         let Some(slot) = self.slots.iter_mut().find(|slot| slot.id == id) else { return };
-        slot.silent_since = since;
+        slot.stalled_since = since;
         effects.path_news = true;
         let kind = match since {
-            Some(_) => PathEventKind::Silent { subflow: id.0 },
+            Some(_) => PathEventKind::Stalled { subflow: id.0 },
             None => PathEventKind::Recovered { subflow: id.0 },
         };
         effects.events.push(path_event(now, slot.path, &slot.name, kind));
     }
 
-    /// The session's figures; silent is also what the path manager does not wait for any longer.
+    /// The session's counters; a subflow that the path manager does not wait for any longer is stalled, too.
     pub(super) fn stats(&self) -> SessionStats {
         let mut stats = self.session.stats();
         for subflow in stats.paths.values_mut().filter_map(|path| path.subflow.as_mut()) {
-            subflow.silent |= self.slot(subflow.id).is_some_and(|slot| !slot.answers);
+            subflow.stalled |= self.slot(subflow.id).is_some_and(|slot| !slot.answers);
         }
         stats
     }

@@ -41,7 +41,7 @@ impl Shared {
                 leave: Arc::clone(&leave),
                 peer,
                 congestion,
-                silent_since: None,
+                stalled_since: None,
                 answers: true,
                 buffers: SUBFLOW,
             });
@@ -89,7 +89,7 @@ impl Shared {
         self.see(|inner| {
             let slot = inner.slots.iter().find(|slot| slot.id == id);
             Look {
-                silent_since: slot.and_then(|slot| slot.silent_since),
+                stalled_since: slot.and_then(|slot| slot.stalled_since),
                 unanswered_since: inner.session.unanswered_since(id),
                 received: inner.session.received_on(id),
                 ..Look::default()

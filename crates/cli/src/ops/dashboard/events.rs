@@ -150,7 +150,7 @@ impl Events {
                 self.failing.insert(Arc::clone(name), reason.clone());
                 (Kind::new("path_attempt_failed", Warning, reason), 0)
             }
-            PathEventKind::Silent { .. } => (Kind::new("path_silent", Warning, ""), 0),
+            PathEventKind::Stalled { .. } => (Kind::new("path_silent", Warning, ""), 0),
             PathEventKind::PotentiallyFailed { .. } => (Kind::new("path_stalled", Warning, ""), 0),
             PathEventKind::Recovered { .. } => (Kind::new("path_recovered", Good, ""), 0),
             PathEventKind::Reinjected { bytes, redundant: false, .. } => {

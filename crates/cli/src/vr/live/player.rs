@@ -346,7 +346,7 @@ impl Player<'_> {
             stats.names.iter().map(|(id, name)| (&**name, stats.session.paths.get(id))).collect();
         let path = |name: &String| {
             let path = by_name.get(name.as_str()).copied().flatten();
-            let up = path.and_then(|path| path.subflow.as_ref()).is_some_and(|flow| !flow.silent);
+            let up = path.and_then(|path| path.subflow.as_ref()).is_some_and(|flow| !flow.stalled);
             (name.clone(), path.map_or(0, |path| path.received), up)
         };
         names.map(path).collect()

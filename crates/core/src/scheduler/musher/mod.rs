@@ -11,7 +11,7 @@
 //! keeps its ratio in a sysctl, and searches as soon as its windows have grown: the module waits for
 //! a change, which links of steady rates never show.
 //!
-//! A connection needs exactly two paths to begin with. With one path silent or gone, the other
+//! A connection needs exactly two paths to begin with. With one path stalled or gone, the other
 //! carries everything.
 
 mod memory;

@@ -101,7 +101,7 @@ fn a_far_path_is_spared_unless_it_brings_the_end_forward() {
         bench.expected = 1 << 30;
         assert!(bench.ask(1).is_some(), "much more is to come");
         bench.expected = 0;
-        bench.silence_after_ask(0);
+        bench.stall_after_ask(0);
         assert!(bench.ask(1).is_some(), "there is no other");
     }
     for mut bench in benches("spare-far", 10, &[NEAR, FAR]) {
@@ -129,7 +129,7 @@ fn a_path_that_adds_nothing_does_not_hold_the_others_up() {
 fn what_a_stalled_path_holds_is_reinjected_lowest_first_and_free_of_charge() {
     for mut bench in benches("", 2000, &[NEAR, NEAR]) {
         (0..200).for_each(|_| assert!(bench.ask(0).is_some()));
-        bench.silence(0);
+        bench.stall(0);
         let again: Vec<_> = (0..200).map(|_| bench.ask(1).expect("what is held")).collect();
         assert!(again.iter().all(|next| next.kind == Kind::Reinjection));
         assert!(again.is_sorted_by_key(|next| next.range.start));
@@ -138,7 +138,7 @@ fn what_a_stalled_path_holds_is_reinjected_lowest_first_and_free_of_charge() {
     // Without the rule they are late, and only the lowest is sent again, at the budget's charge.
     for mut bench in benches("reinject", 2000, &[NEAR, NEAR]) {
         (0..200).for_each(|_| assert!(bench.ask(0).is_some()));
-        bench.silence(0);
+        bench.stall(0);
         let kinds = [(); 3].map(|()| bench.ask(1).map(|next| next.kind));
         assert_eq!(kinds, [Some(Kind::Reinjection), Some(Kind::New), Some(Kind::New)]);
     }

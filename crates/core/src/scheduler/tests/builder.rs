@@ -219,7 +219,7 @@ impl Bench {
     /// Asks once, with the rooms as they are set.
     pub(super) fn pick(&mut self) -> Option<Given> {
         let Assignment { subflow, range } = self.answer()?;
-        let mut moving = self.subflows.iter().filter(|subflow| !subflow.is_silent());
+        let mut moving = self.subflows.iter().filter(|subflow| !subflow.is_stalled());
         let kind = if self.unassigned.contains(&range) {
             Kind::New
         } else if moving.any(|subflow| subflow.on().range_at(range.start).is_some()) {
@@ -280,14 +280,14 @@ impl Bench {
         });
     }
 
-    /// Gives the subflow something and lets it fall silent with that.
-    pub(super) fn silence_after_ask(&mut self, index: usize) {
+    /// Gives the subflow something and lets it stall with that.
+    pub(super) fn stall_after_ask(&mut self, index: usize) {
         self.ask(index).expect("something to send");
-        self.silence(index);
+        self.stall(index);
     }
 
-    /// Lets the subflow fall silent: time passes while it has data outstanding.
-    pub(super) fn silence(&mut self, index: usize) {
+    /// Lets the subflow stall: time passes while it has data outstanding.
+    pub(super) fn stall(&mut self, index: usize) {
         self.now += Duration::from_secs(10);
         assert_eq!(self.subflows[index].judge(false, self.now), Some(true), "nothing outstanding");
     }

@@ -184,10 +184,10 @@ impl World {
         }
     }
 
-    /// Sets what each subflow may be given; a silent one nothing, as in a session.
+    /// Sets what each subflow may be given; a stalled one nothing, as in a session.
     fn set_rooms(&mut self, room: impl Fn(usize) -> u64) {
         let all = self.bench.subflows.iter().enumerate();
-        let room = |(index, subflow): (usize, &Subflow)| match subflow.is_silent() {
+        let room = |(index, subflow): (usize, &Subflow)| match subflow.is_stalled() {
             true => 0,
             false => room(index),
         };

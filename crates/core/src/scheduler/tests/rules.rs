@@ -104,8 +104,8 @@ fn sticky_changes_only_for_what_its_rule_asks() {
 fn strict_sticky_lends_while_its_path_is_silent_and_leaves_a_dead_one() {
     let mut bench = Bench::new("tr-sty", 200, &[Figures::new(10, 0, 80), Figures::new(20, 0, 60)]);
     assert_eq!(bench.settle(1), [1]);
-    bench.silence(1);
-    let reinjection = bench.ask(0).expect("what the silent path holds");
+    bench.stall(1);
+    let reinjection = bench.ask(0).expect("what the stalled path holds");
     assert!(reinjection.is_again());
     assert!(!bench.ask(0).expect("new data").is_again());
     // It makes progress again: still the current path.

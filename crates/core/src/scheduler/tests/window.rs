@@ -183,9 +183,9 @@ fn linux_waits_for_its_pick_even_if_another_has_room() {
     bench.set_info(0, info(19, 100));
     bench.rooms = vec![SEGMENT; 2];
     assert_eq!(bench.pick().map(|given| given.subflow), Some(0));
-    // Silent subflows are not waited for.
+    // Stalled subflows are not waited for.
     let mut bench = Bench::new("linux", 100, &[SLOW, SLOW]);
-    bench.silence_after_ask(0);
+    bench.stall_after_ask(0);
     assert!(bench.ask(1).expect("what the first holds").is_again());
     assert!(!bench.ask(1).expect("new data").is_again());
 }
@@ -203,8 +203,8 @@ fn musher_cuts_rounds_and_waits_for_both_parts() {
     // for its own.
     assert_eq!(taken.iter().filter(|&&index| index == 1).count(), 30);
     assert_eq!(taken.iter().filter(|&&index| index == 0).count(), 50);
-    // The second goes silent: the first carries everything.
-    bench.silence(1);
+    // The second stalls: the first carries everything.
+    bench.stall(1);
     assert_eq!(bench.settle(80), [0; 80]);
 }
 

@@ -329,7 +329,7 @@ fn deadlines_are_put_off() {
 
 #[test]
 fn past_its_deadline_nothing_is_sent_again() {
-    for silent in [false, true] {
+    for stalled in [false, true] {
         let mut session = session();
         queue(&mut session, 1000, Some(at(20)));
         let records = sent(&mut session, ONE, 2000, at(1));
@@ -337,7 +337,7 @@ fn past_its_deadline_nothing_is_sent_again() {
         session.handle_timeout(at(20));
         let none = |records: Vec<Record>| !records.iter().any(|r| matches!(r, Record::Cancel(_)));
         assert!(none(sent(&mut session, TWO, 2000, at(21))), "it is on its way");
-        if silent {
+        if stalled {
             session.handle_timeout(at(3000));
         } else {
             session.subflow_down(ONE, at(3000));

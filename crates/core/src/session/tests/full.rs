@@ -30,9 +30,9 @@ fn written(session: &mut Session, id: SubflowId, room: u64, now: Instant) -> u64
     data.sum()
 }
 
-fn silences(session: &mut Session) -> usize {
+fn stalls(session: &mut Session) -> usize {
     let events = std::iter::from_fn(|| session.poll_event());
-    events.filter(|event| matches!(event, Event::SubflowSilent(_))).count()
+    events.filter(|event| matches!(event, Event::SubflowStalled(_))).count()
 }
 
 /// The near path is cut while only acknowledgements go over it, which fill its socket.
@@ -58,7 +58,7 @@ fn nothing_waits_for_a_path_that_takes_nothing() {
             session.handle_timeout(at);
         }
         assert!(at <= begin + ms(100), "{name}: after {:?}", at.since(begin));
-        assert_eq!(silences(&mut session), 0, "{name}: slow paths are like that");
+        assert_eq!(stalls(&mut session), 0, "{name}: slow paths are like that");
         // The first path is of use again.
         session.write(&[7; 1000], at).unwrap();
         assert!(written(&mut session, NEAR, 64 << 10, at) >= 1000, "{name}");

@@ -22,7 +22,7 @@ impl Scheduler for Panicking {
         let subflow = view.subflows.len();
         Some(Assignment {
             subflow,
-            range: view.silent_range(subflow).unwrap_or(0..view.chunk(subflow)),
+            range: view.stalled_range(subflow).unwrap_or(0..view.chunk(subflow)),
         })
     }
 

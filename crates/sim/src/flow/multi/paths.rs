@@ -170,7 +170,7 @@ impl Multi {
                 unsent,
                 srtt: info.srtt,
                 rttvar: info.rttvar,
-                silent_since: subflow.silent_since,
+                stalled_since: subflow.stalled_since,
                 // A kernel asks nothing: here a question would go with a segment that may be lost.
                 unanswered_since: self.sessions[CLIENT]
                     .unanswered_since(id)
@@ -277,7 +277,7 @@ impl Subflow {
             starves: false,
             starved_ns: 0,
             rests: false,
-            silent_since: None,
+            stalled_since: None,
         }
     }
 }

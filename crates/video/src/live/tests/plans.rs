@@ -27,8 +27,8 @@ fn a_plan_does_not_hang_on_which_path_sends_forward() {
         let path = |id| {
             let (id, info) = (SubflowId(id), PathInfo::default());
             let (outstanding, delivery_time) = (0, Duration::ZERO);
-            let (silent, standby) = (false, false);
-            let subflow = SubflowStats { id, info, outstanding, delivery_time, silent, standby };
+            let (stalled, standby) = (false, false);
+            let subflow = SubflowStats { id, info, outstanding, delivery_time, stalled, standby };
             PathStats { subflow: Some(subflow), ..PathStats::default() }
         };
         let paths = BTreeMap::from([0, 1].map(|id| (PathId(id), path(id))));
