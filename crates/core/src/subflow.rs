@@ -206,8 +206,8 @@ impl Subflow {
     }
 
     /// Payload bytes that have arrived.
-    pub const fn echoed(&self) -> u64 {
-        self.flight.echoed()
+    pub const fn delivered(&self) -> u64 {
+        self.flight.delivered()
     }
 
     /// Payload bytes that were on another subflow already: reinjected, redundant copies included.
@@ -227,7 +227,7 @@ impl Subflow {
 
     /// Payload bytes on their way.
     pub const fn outstanding(&self) -> u64 {
-        self.flight.sent() - self.flight.echoed()
+        self.flight.sent() - self.flight.delivered()
     }
 
     /// While it is stalled: below this offset it carries nothing that the peer or a subflow that makes
@@ -411,8 +411,8 @@ impl Subflow {
 
     /// Takes the peer's count of payload bytes received on this subflow. Returns how many are
     /// new, or `None` if it claims more than was sent.
-    pub fn echo(&mut self, received: u64, now: Instant) -> Option<u64> {
-        let new = self.flight.echo(received, now)?;
+    pub fn acknowledge(&mut self, received: u64, now: Instant) -> Option<u64> {
+        let new = self.flight.acknowledge(received, now)?;
         if new > 0 {
             self.pinged = None;
             self.stall.last_progress = now;

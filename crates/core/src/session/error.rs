@@ -22,13 +22,13 @@ pub enum SessionError {
         /// The credit it had.
         credit: u64,
     },
-    /// An echo of more bytes than the subflow carried.
+    /// A subflow acknowledgement of more bytes than the subflow carried.
     #[error("the peer echoed {1} bytes on subflow {0}, more than were sent")]
-    EchoOfUnsent(u64, u64),
+    SubflowAckOfUnsent(u64, u64),
     /// Acknowledgements of the stream's bytes that leave out, again and again, what has come on the
     /// subflow.
     #[error("the peer does not say what has arrived on subflow {0}")]
-    EchoMissing(u64),
+    SubflowAckMissing(u64),
     /// Two different ends of the stream, or one below bytes already received.
     #[error("the peer moved the end of its stream to {0}")]
     EndMoved(u64),

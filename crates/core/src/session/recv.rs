@@ -16,7 +16,7 @@ use crate::ranges::RangeSet;
 use crate::reassembly::{MAX_PIECES, Reassembly};
 use crate::subflow::Kind;
 use crate::wire::{
-    Ack, Bounds, Cancel, Data, Echo, Fate, INITIAL_CREDIT, MAX_ACK_ECHOES, MAX_ACK_RANGES,
+    Ack, Bounds, Cancel, Data, Fate, INITIAL_CREDIT, MAX_ACK_RANGES, MAX_SUBFLOW_ACKS, SubflowAck,
 };
 
 /// The same time where the last hole has been filled: a sender that works in windows, as FBDT is
@@ -416,13 +416,15 @@ impl RecvHalf {
         self.told_taken = taken;
         let in_order = self.stream.in_order();
         let ranges = self.subflows.get_mut(&id).map(|subflow| subflow.take_untold(in_order));
-        let echoes = self.subflows.iter().rev().take(MAX_ACK_ECHOES);
+        let subflow_acks = self.subflows.iter().rev().take(MAX_SUBFLOW_ACKS);
         Ack {
             in_order,
             credit: self.advertised,
             fin: self.final_offset.is_some(),
             ranges: ranges.unwrap_or_default(),
-            echoes: echoes.map(|(id, it)| Echo { subflow: id.0, received: it.bytes }).collect(),
+            subflow_acks: subflow_acks
+                .map(|(id, it)| SubflowAck { subflow: id.0, received: it.bytes })
+                .collect(),
             taken,
         }
     }

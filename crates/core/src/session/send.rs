@@ -361,7 +361,7 @@ impl SendHalf {
                 return Err(SessionError::AckOfUnsent(unsent.end));
             }
         }
-        self.take_echoes(ack, now)?;
+        self.take_subflow_acks(ack, now)?;
         for range in &ack.ranges {
             let new = range.start.max(self.una)..range.end;
             if !new.is_empty() && !self.acked.contains(&new) {
@@ -406,14 +406,14 @@ impl SendHalf {
         Ok(())
     }
 
-    fn take_echoes(&mut self, ack: &Ack, now: Instant) -> Result<(), SessionError> {
-        for echo in &ack.echoes {
-            // A subflow that is gone here may still be echoed for a while.
-            let Some(index) = self.index(SubflowId(echo.subflow)) else { continue };
+    fn take_subflow_acks(&mut self, ack: &Ack, now: Instant) -> Result<(), SessionError> {
+        for one in &ack.subflow_acks {
+            // The peer may acknowledge a subflow that is gone here for a while yet.
+            let Some(index) = self.index(SubflowId(one.subflow)) else { continue };
             let subflow = &mut self.subflows[index];
             let new = subflow
-                .echo(echo.received, now)
-                .ok_or(SessionError::EchoOfUnsent(echo.subflow, echo.received))?;
+                .acknowledge(one.received, now)
+                .ok_or(SessionError::SubflowAckOfUnsent(one.subflow, one.received))?;
             let busy = subflow.outstanding() > 0;
             let meter = self.meters.entry(subflow.path()).or_default();
             if new > 0 || busy {
@@ -422,10 +422,10 @@ impl SendHalf {
                 meter.idle(now);
             }
         }
-        // A subflow that is not echoed at all counts, too.
+        // A subflow that the peer does not acknowledge at all counts, too.
         let mut all = self.subflows.iter();
         match all.find(|subflow| subflow.in_flight() > self.rules.max_in_flight) {
-            Some(subflow) => Err(SessionError::EchoMissing(subflow.id().0)),
+            Some(subflow) => Err(SessionError::SubflowAckMissing(subflow.id().0)),
             None => Ok(()),
         }
     }
@@ -440,7 +440,7 @@ impl SendHalf {
         let view = self.view(now);
         // A subflow that has delivered nothing yet is not guessed to be slow: with the rate of slow
         // start that would ask for a window that nothing needs, and that stays.
-        let time = |subflow: &Subflow| match subflow.echoed() {
+        let time = |subflow: &Subflow| match subflow.delivered() {
             0 => subflow.rtt(),
             _ => subflow.delivery_time(),
         };

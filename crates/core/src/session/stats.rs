@@ -94,7 +94,7 @@ impl PathStats {
         self.sent += dead.sent();
         self.reinjected += dead.reinjected();
         self.copied += dead.copied();
-        self.delivered += dead.echoed();
+        self.delivered += dead.delivered();
         self.lost_subflows += 1;
     }
 }
@@ -110,7 +110,7 @@ pub(super) fn collect(
         stats.sent += subflow.sent();
         stats.reinjected += subflow.reinjected();
         stats.copied += subflow.copied();
-        stats.delivered += subflow.echoed();
+        stats.delivered += subflow.delivered();
         stats.subflow = Some(SubflowStats {
             id: subflow.id(),
             info: *subflow.info(),

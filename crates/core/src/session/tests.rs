@@ -13,7 +13,7 @@ use bytes::{Bytes, BytesMut};
 use super::*;
 use crate::ByteCount;
 use crate::scheduler::{Assignment, Entry, Scheduler, SchedulerConfig, SendView};
-use crate::wire::{Ack, Data, Echo, Hello, INITIAL_CREDIT, Record, VARINT_MAX};
+use crate::wire::{Ack, Data, Hello, INITIAL_CREDIT, Record, SubflowAck, VARINT_MAX};
 
 const PEER: SubflowId = SubflowId(0);
 

@@ -11,7 +11,7 @@ use crate::path::TimeEstimate;
 #[derive(Clone, Debug)]
 struct Sent {
     range: Range<u64>,
-    /// The subflow's payload bytes up to the end of this range: matched against the echo.
+    /// The subflow's payload bytes up to the end of this range, to compare with the delivered count.
     cumulative: u64,
     /// What it takes of the congestion window: whole segments.
     window: u64,
@@ -26,7 +26,7 @@ pub(super) struct Flight {
     /// start → (end, when) of `ranges`, to look one up by its offset.
     by_offset: BTreeMap<u64, (u64, Instant)>,
     sent: u64,
-    echoed: u64,
+    delivered: u64,
     /// What the ranges take of the congestion window, in whole segments.
     window: u64,
     delivery: TimeEstimate,
@@ -45,12 +45,12 @@ impl Flight {
 
     /// So many payload bytes have been received in all. Returns how many are new, or `None` if that is
     /// more than was sent.
-    pub(super) fn echo(&mut self, received: u64, now: Instant) -> Option<u64> {
+    pub(super) fn acknowledge(&mut self, received: u64, now: Instant) -> Option<u64> {
         if received > self.sent {
             return None;
         }
-        let new = received.saturating_sub(self.echoed);
-        self.echoed += new;
+        let new = received.saturating_sub(self.delivered);
+        self.delivered += new;
         let mut oldest = None;
         while let Some(front) = self.ranges.front()
             && front.cumulative <= received
@@ -79,8 +79,8 @@ impl Flight {
         self.sent
     }
 
-    pub(super) const fn echoed(&self) -> u64 {
-        self.echoed
+    pub(super) const fn delivered(&self) -> u64 {
+        self.delivered
     }
 
     pub(super) const fn window(&self) -> u64 {
@@ -109,6 +109,6 @@ impl Flight {
     /// when it went.
     pub(super) fn youngest_first(&self) -> impl Iterator<Item = (Range<u64>, u64, Instant)> {
         let sent = self.ranges.iter().rev();
-        sent.map(|sent| (sent.range.clone(), sent.cumulative - self.echoed, sent.at))
+        sent.map(|sent| (sent.range.clone(), sent.cumulative - self.delivered, sent.at))
     }
 }

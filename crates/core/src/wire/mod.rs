@@ -22,7 +22,7 @@ pub use join_address::{JoinAddressError, MAX_JOIN_ADDRESSES, check_join_address}
 pub use message::{Bounds, Cancel, Fate};
 pub use policy::{PolicyChange, PolicyNote};
 pub use preface::Preface;
-pub use record::{Ack, Data, Echo, Record, data_header};
+pub use record::{Ack, Data, Record, SubflowAck, data_header};
 pub use varint::VARINT_MAX;
 
 /// The version of the protocol spoken here: peers of another major version are refused, a higher
@@ -37,8 +37,8 @@ pub const MAX_PAYLOAD: u64 = 64 << 10;
 pub const MAX_HANDSHAKE_BODY: u64 = 2 << 10;
 /// The most ranges reported in one acknowledgement: the lowest of those held.
 pub const MAX_ACK_RANGES: usize = 256;
-/// The most subflows echoed in one acknowledgement: the newest.
-pub const MAX_ACK_ECHOES: usize = 64;
+/// The most subflows that one acknowledgement has counts of: the newest.
+pub const MAX_SUBFLOW_ACKS: usize = 64;
 /// How far a peer may send before the first acknowledgement tells it the credit: what TCP lets two paths
 /// send in the first round trip (ten segments each, RFC 6928). Each connection of a server has memory for
 /// that, however many there are.

@@ -9,7 +9,7 @@ use super::message::{Bounds, Cancel, Fate};
 use super::policy::PolicyChange;
 use super::varint::{self, Reader};
 use super::{
-    MAX_ACK_ECHOES, MAX_ACK_RANGES, MAX_BODY, MAX_HANDSHAKE_BODY, MAX_PAYLOAD, VARINT_MAX,
+    MAX_ACK_RANGES, MAX_BODY, MAX_HANDSHAKE_BODY, MAX_PAYLOAD, MAX_SUBFLOW_ACKS, VARINT_MAX,
     WireError,
 };
 
@@ -47,9 +47,9 @@ pub struct Data {
     pub payload: Bytes,
 }
 
-/// How much of a subflow's data has arrived.
+/// The acknowledgement of one subflow: how much of its data has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Echo {
+pub struct SubflowAck {
     /// The subflow.
     pub subflow: u64,
     /// Payload bytes received in its data records, duplicates included.
@@ -69,8 +69,8 @@ pub struct Ack {
     /// Ranges received above `in_order`, lowest first, disjoint and not adjacent. In FBDT the gap
     /// between two of them is what forward and backward pointer have left.
     pub ranges: Vec<Range<u64>>,
-    /// Progress of each subflow.
-    pub echoes: Vec<Echo>,
+    /// The delivered count of each subflow.
+    pub subflow_acks: Vec<SubflowAck>,
     /// Messages taken by the receiving application; 0 in a byte stream.
     pub taken: u64,
 }
@@ -117,7 +117,7 @@ impl Record {
     ///
     /// # Panics
     /// If a number is more than [`VARINT_MAX`], ranges are not in their order, or there are more of
-    /// them, or of echoes, than an acknowledgement has: what a session makes never is.
+    /// them, or of subflow acknowledgements, than an acknowledgement has: what a session makes never is.
     pub fn encode(&self, out: &mut BytesMut) {
         let mut body = BytesMut::new();
         self.put_body(&mut body);
@@ -263,7 +263,7 @@ impl Data {
 impl Ack {
     /// Ranges go as (distance from the last end, length) pairs.
     fn put(&self, out: &mut BytesMut) {
-        assert!(self.ranges.len() <= MAX_ACK_RANGES && self.echoes.len() <= MAX_ACK_ECHOES);
+        assert!(self.ranges.len() <= MAX_ACK_RANGES && self.subflow_acks.len() <= MAX_SUBFLOW_ACKS);
         varint::put(out, self.in_order);
         varint::put(out, self.credit);
         let counts = if self.taken > 0 { ACK_TAKEN } else { 0 };
@@ -276,10 +276,10 @@ impl Ack {
             varint::put(out, range.end - range.start);
             at = range.end;
         }
-        varint::put(out, self.echoes.len() as u64);
-        for echo in &self.echoes {
-            varint::put(out, echo.subflow);
-            varint::put(out, echo.received);
+        varint::put(out, self.subflow_acks.len() as u64);
+        for one in &self.subflow_acks {
+            varint::put(out, one.subflow);
+            varint::put(out, one.received);
         }
         if self.taken > 0 {
             varint::put(out, self.taken);
@@ -300,12 +300,12 @@ impl Ack {
             at = start.checked_add(len).filter(|&end| len > 0 && end <= VARINT_MAX)?;
             ranges.push(start..at);
         }
-        let count = usize::try_from(body.varint()?).ok().filter(|&n| n <= MAX_ACK_ECHOES)?;
-        let mut echoes = Vec::with_capacity(count);
+        let count = usize::try_from(body.varint()?).ok().filter(|&n| n <= MAX_SUBFLOW_ACKS)?;
+        let mut subflow_acks = Vec::with_capacity(count);
         for _ in 0..count {
-            echoes.push(Echo { subflow: body.varint()?, received: body.varint()? });
+            subflow_acks.push(SubflowAck { subflow: body.varint()?, received: body.varint()? });
         }
         let taken = if flags & ACK_TAKEN == 0 { 0 } else { body.varint()? };
-        Some(Self { in_order, credit, fin: flags & ACK_FIN != 0, ranges, echoes, taken })
+        Some(Self { in_order, credit, fin: flags & ACK_FIN != 0, ranges, subflow_acks, taken })
     }
 }

@@ -22,9 +22,9 @@ fn refusal() -> impl Strategy<Value = Refusal> {
 
 fn ack() -> impl Strategy<Value = Ack> {
     let ranges = proptest::collection::vec((1u64..1 << 30, 1u64..1 << 30), 0..8);
-    let echoes = proptest::collection::vec((number(), number()), 0..4);
-    (0u64..1 << 40, number(), any::<bool>(), ranges, echoes, number()).prop_map(
-        |(in_order, credit, fin, gaps, echoes, taken)| {
+    let subflow_acks = proptest::collection::vec((number(), number()), 0..4);
+    (0u64..1 << 40, number(), any::<bool>(), ranges, subflow_acks, number()).prop_map(
+        |(in_order, credit, fin, gaps, subflow_acks, taken)| {
             let mut at = in_order;
             let ranges = gaps
                 .into_iter()
@@ -34,8 +34,10 @@ fn ack() -> impl Strategy<Value = Ack> {
                     range
                 })
                 .collect();
-            let echoes = echoes.into_iter().map(|(subflow, received)| Echo { subflow, received });
-            Ack { in_order, credit, fin, ranges, echoes: echoes.collect(), taken }
+            let subflow_acks = subflow_acks
+                .into_iter()
+                .map(|(subflow, received)| SubflowAck { subflow, received });
+            Ack { in_order, credit, fin, ranges, subflow_acks: subflow_acks.collect(), taken }
         },
     )
 }

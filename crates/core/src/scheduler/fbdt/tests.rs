@@ -104,7 +104,7 @@ impl Example {
         self.received[path] += PACKET;
         let start = (packet - 1) * PACKET;
         self.acked.insert(start..start + PACKET);
-        self.subflows[path].echo(self.received[path], self.now).expect("was sent");
+        self.subflows[path].acknowledge(self.received[path], self.now).expect("was sent");
         if let Some(first) = self.acked.first()
             && first.start == self.una
         {

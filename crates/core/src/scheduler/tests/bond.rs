@@ -35,7 +35,7 @@ fn steady(bench: &mut Bench, index: usize) {
         let next = bench.ask(index).expect("new data");
         bench.now += ms(10);
         let sent = bench.subflows[index].sent();
-        bench.subflows[index].echo(sent, bench.now).expect("was sent");
+        bench.subflows[index].acknowledge(sent, bench.now).expect("was sent");
         bench.ack(next.range);
         bench.figures(index, NEAR);
     }

@@ -169,8 +169,8 @@ impl World {
     fn arrive(&mut self, index: usize, percent: u64) {
         let Some(index) = self.index(index) else { return };
         let subflow = &mut self.bench.subflows[index];
-        let received = subflow.echoed() + subflow.outstanding() * percent / 100;
-        subflow.echo(received, self.bench.now).expect("no more than was sent");
+        let received = subflow.delivered() + subflow.outstanding() * percent / 100;
+        subflow.acknowledge(received, self.bench.now).expect("no more than was sent");
         self.ack(index, percent);
     }
 

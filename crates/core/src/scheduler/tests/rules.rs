@@ -110,7 +110,7 @@ fn strict_sticky_lends_while_its_path_is_silent_and_leaves_a_dead_one() {
     assert!(!bench.ask(0).expect("new data").is_again());
     // It makes progress again: still the current path.
     let sent = bench.subflows[1].sent();
-    bench.subflows[1].echo(sent, bench.now).expect("was sent");
+    bench.subflows[1].acknowledge(sent, bench.now).expect("was sent");
     bench.subflows[1].judge(false, bench.now);
     assert_eq!(bench.settle(2), [1, 1]);
     bench.subflows.pop();

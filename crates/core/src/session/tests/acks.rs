@@ -5,9 +5,9 @@ use super::*;
 #[test]
 fn acknowledgements_of_what_was_never_sent() {
     let ack = |in_order, ranges: &[Range<u64>], received| {
-        let echoes = vec![Echo { subflow: 0, received }];
+        let subflow_acks = vec![SubflowAck { subflow: 0, received }];
         let ranges = ranges.to_vec();
-        Record::Ack(Ack { in_order, credit: 1 << 20, ranges, echoes, ..Ack::default() })
+        Record::Ack(Ack { in_order, credit: 1 << 20, ranges, subflow_acks, ..Ack::default() })
     };
     let with_data = || {
         let mut session = session();
@@ -22,7 +22,10 @@ fn acknowledgements_of_what_was_never_sent() {
     );
     let mut session = with_data();
     assert!(sent(&mut session, Instant::ZERO).iter().any(|r| matches!(r, Record::Data(_))));
-    assert_eq!(give(&mut session, &ack(0, &[], 5001)), Err(SessionError::EchoOfUnsent(0, 5001)));
+    assert_eq!(
+        give(&mut session, &ack(0, &[], 5001)),
+        Err(SessionError::SubflowAckOfUnsent(0, 5001))
+    );
     let mut session = with_data();
     let _ = sent(&mut session, Instant::ZERO);
     assert_eq!(give(&mut session, &ack(5000, &[], 5000)), Ok(()));
@@ -219,7 +222,7 @@ fn what_another_subflow_is_given_waits_for_its_writer() {
 #[test]
 fn a_peer_that_hides_what_has_come_is_refused_before_it_fills_memory() {
     // The stream's bytes are acknowledged, so that they go on; those of the subflow never.
-    let refused_after = |echoes: &[Echo]| {
+    let refused_after = |subflow_acks: &[SubflowAck]| {
         let config = SessionConfig { chunk: Some((1, 1)), ..SessionConfig::default() };
         let mut session = Session::new(&config, Instant::ZERO);
         session.subflow_up(PEER, PathId(0), Instant::ZERO).unwrap();
@@ -228,16 +231,16 @@ fn a_peer_that_hides_what_has_come_is_refused_before_it_fills_memory() {
             acked += session.write(&[7; 32 << 10], Instant::from_millis(1)).unwrap() as u64;
             session.handle_room(PEER, 1 << 20);
             let _ = session.poll_transmit(PEER, &mut VecDeque::new(), Instant::ZERO);
-            let echoes = echoes.to_vec();
-            let ack = Ack { in_order: acked, credit: 1 << 30, echoes, ..Ack::default() };
+            let subflow_acks = subflow_acks.to_vec();
+            let ack = Ack { in_order: acked, credit: 1 << 30, subflow_acks, ..Ack::default() };
             if let Err(error) = give(&mut session, &Record::Ack(ack)) {
-                assert_eq!(error, SessionError::EchoMissing(0));
+                assert_eq!(error, SessionError::SubflowAckMissing(0));
                 break;
             }
         }
         acked
     };
     let limit = (1 << 18) + (32 << 10);
-    assert_eq!(refused_after(&[Echo { subflow: 0, received: 1 }]), limit);
+    assert_eq!(refused_after(&[SubflowAck { subflow: 0, received: 1 }]), limit);
     assert_eq!(refused_after(&[]), limit);
 }

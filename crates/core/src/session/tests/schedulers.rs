@@ -137,7 +137,7 @@ fn a_scheduler_is_asked_again_when_it_said_though_nothing_is_on_its_way() {
         let ack = Ack {
             in_order: sent_before + 1000,
             credit: 1 << 20,
-            echoes: vec![Echo { subflow: PEER.0, received: sent_before + 1000 }],
+            subflow_acks: vec![SubflowAck { subflow: PEER.0, received: sent_before + 1000 }],
             ..Ack::default()
         };
         let mut input = BytesMut::new();
