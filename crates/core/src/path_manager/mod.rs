@@ -19,7 +19,7 @@
 //! exponentially: fresh TCP connections are tried beside it on the same path, and the first that
 //! answers takes its place. A path that is taken out of use drains first.
 
-mod attempt;
+mod connecting;
 mod leaving;
 mod monitor;
 mod pace;
@@ -31,8 +31,8 @@ mod tests;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use self::attempt::{Attempt, Stage};
-pub use self::attempt::{AttemptId, Failure};
+use self::connecting::{Connecting, Stage};
+pub use self::connecting::{ConnectingId, Failure};
 pub use self::leaving::Carried;
 use self::leaving::Leaving;
 pub use self::monitor::Look;
@@ -76,8 +76,8 @@ pub enum Action {
     /// Begin a TCP connection to the server over the path. Then
     /// [`handle_connected`](PathManager::handle_connected).
     Dial {
-        /// The attempt that it begins.
-        attempt: AttemptId,
+        /// The connection attempt that it begins.
+        connecting: ConnectingId,
         /// The path.
         path: PathId,
         /// What turn it is of those that all connections take on the path.
@@ -85,16 +85,16 @@ pub enum Action {
     },
     /// Secure the attempt's TCP connection (TLS, if there is any). Then
     /// [`handle_secured`](PathManager::handle_secured).
-    Secure(AttemptId),
+    Secure(ConnectingId),
     /// Say hello on the attempt's connection, and what the application has to say behind it. When it
     /// is answered, [`handle_up`](PathManager::handle_up).
-    Hello(AttemptId, SubflowId),
+    Hello(ConnectingId, SubflowId),
     /// Join the open connection. When that is answered, [`handle_up`](PathManager::handle_up).
-    Join(AttemptId, SubflowId),
+    Join(ConnectingId, SubflowId),
     /// Forget the attempt.
-    Abandon(AttemptId),
+    Abandon(ConnectingId),
     /// The attempt's handshake has taken too long: as `Abandon`, and it counts as failed.
-    TimeOut(AttemptId, Duration),
+    TimeOut(ConnectingId, Duration),
     /// Look at the subflow: [`handle_look`](PathManager::handle_look).
     Look(SubflowId),
     /// Nothing is on the subflow's way: tell its next write by
@@ -122,7 +122,7 @@ enum Opening {
     /// Nobody is saying hello.
     Unsaid,
     /// This attempt is.
-    Said(AttemptId),
+    Said(ConnectingId),
     /// The server has answered.
     Open,
 }
@@ -136,7 +136,7 @@ pub struct PathManager {
     leaving: Vec<Leaving>,
     opening: Opening,
     hellos: usize,
-    next_attempt: u64,
+    next_connecting: u64,
     next_subflow: u64,
     /// Whether a subflow would be of use.
     wanted: bool,
@@ -164,7 +164,7 @@ impl PathManager {
             leaving: Vec::new(),
             opening: Opening::Unsaid,
             hellos: 0,
-            next_attempt: 0,
+            next_connecting: 0,
             next_subflow: 0,
             wanted: true,
             actions: VecDeque::new(),
@@ -205,36 +205,36 @@ impl PathManager {
     }
 
     /// The attempt's TCP connection stands; its handshake took `rtt`.
-    pub fn handle_connected(&mut self, attempt: AttemptId, rtt: Duration, now: Instant) {
+    pub fn handle_connected(&mut self, connecting: ConnectingId, rtt: Duration, now: Instant) {
         let (most, actions) = (self.handshake_timeout, &mut self.actions);
-        let Some(path) = find(&mut self.paths, attempt) else { return };
-        path.connected(attempt, rtt, most, now, actions);
+        let Some(path) = find(&mut self.paths, connecting) else { return };
+        path.connected(connecting, rtt, most, now, actions);
     }
 
     /// The attempt's connection is secured: it says hello, or joins, or waits until it can.
-    pub fn handle_secured(&mut self, attempt: AttemptId, now: Instant) {
-        if let Some(found) = self.attempt_mut(attempt) {
+    pub fn handle_secured(&mut self, connecting: ConnectingId, now: Instant) {
+        if let Some(found) = self.find_connecting(connecting) {
             found.wait();
             self.greet(now);
         }
     }
 
     /// The attempt's hello or join has been answered: its subflow is up.
-    pub fn handle_up(&mut self, attempt: AttemptId, now: Instant) {
-        let Some(path) = find(&mut self.paths, attempt) else { return };
-        path.up(attempt, now, &mut self.actions);
+    pub fn handle_up(&mut self, connecting: ConnectingId, now: Instant) {
+        let Some(path) = find(&mut self.paths, connecting) else { return };
+        path.up(connecting, now, &mut self.actions);
         self.opening = Opening::Open;
         self.greet(now);
     }
 
     /// The attempt has failed.
-    pub fn handle_failed(&mut self, attempt: AttemptId, failure: Failure, now: Instant) {
+    pub fn handle_failed(&mut self, connecting: ConnectingId, failure: Failure, now: Instant) {
         let (is_open, most) = (self.opening == Opening::Open, self.handshake_timeout);
-        if self.opening == Opening::Said(attempt) {
+        if self.opening == Opening::Said(connecting) {
             self.opening = Opening::Unsaid;
         }
-        let Some(path) = find(&mut self.paths, attempt) else { return };
-        path.failed(attempt, failure, is_open, most, now, &mut self.actions);
+        let Some(path) = find(&mut self.paths, connecting) else { return };
+        path.failed(connecting, failure, is_open, most, now, &mut self.actions);
         if !is_open {
             self.judge_failures(now);
         }
@@ -321,12 +321,12 @@ impl PathManager {
         for leaving in &mut self.leaving {
             leaving.handle_timeout(now, &mut self.actions);
         }
-        let late: Vec<AttemptId> =
-            self.paths.iter().flat_map(Path::attempts).filter_map(|one| one.late(now)).collect();
-        for attempt in late {
-            let limit = self.attempt_mut(attempt).map_or(Duration::ZERO, |one| one.limit);
-            self.actions.push_back(Action::TimeOut(attempt, limit));
-            self.handle_failed(attempt, Failure::Temporary, now);
+        let late: Vec<ConnectingId> =
+            self.paths.iter().flat_map(Path::connecting).filter_map(|one| one.late(now)).collect();
+        for connecting in late {
+            let limit = self.find_connecting(connecting).map_or(Duration::ZERO, |one| one.limit);
+            self.actions.push_back(Action::TimeOut(connecting, limit));
+            self.handle_failed(connecting, Failure::Temporary, now);
         }
         if !self.wanted {
             return;
@@ -334,10 +334,10 @@ impl PathManager {
         for path in &mut self.paths {
             let dial = path.handle_timeout(moved, now, &mut self.actions);
             if let Some(turn) = dial {
-                let attempt = AttemptId(self.next_attempt);
-                self.next_attempt += 1;
-                path.dial(Attempt::new(attempt, self.dial_timeout, now), now);
-                self.actions.push_back(Action::Dial { attempt, path: path.plan.id, turn });
+                let connecting = ConnectingId(self.next_connecting);
+                self.next_connecting += 1;
+                path.dial(Connecting::new(connecting, self.dial_timeout, now), now);
+                self.actions.push_back(Action::Dial { connecting, path: path.plan.id, turn });
             }
         }
         self.hasten(now);
@@ -345,14 +345,14 @@ impl PathManager {
 
     // ---- inside ----
 
-    fn attempt_mut(&mut self, attempt: AttemptId) -> Option<&mut Attempt> {
-        self.paths.iter_mut().find_map(|path| path.attempt_mut(attempt))
+    fn find_connecting(&mut self, connecting: ConnectingId) -> Option<&mut Connecting> {
+        self.paths.iter_mut().find_map(|path| path.find_connecting(connecting))
     }
 
     /// Whoever was saying hello may have been abandoned: then it is another one's turn.
     fn check_hello(&mut self, now: Instant) {
-        if let Opening::Said(attempt) = self.opening
-            && self.attempt_mut(attempt).is_none()
+        if let Opening::Said(connecting) = self.opening
+            && self.find_connecting(connecting).is_none()
         {
             self.opening = Opening::Unsaid;
             self.greet(now);
@@ -374,13 +374,13 @@ impl PathManager {
     fn greet(&mut self, now: Instant) {
         while !matches!(self.opening, Opening::Said(_)) {
             let paths = self.paths.len();
-            let mut attempts = self.paths.iter_mut().flat_map(Path::attempts_mut);
-            let Some(attempt) = attempts.find(|one| one.stage == Stage::Waiting) else { return };
-            let (id, subflow) = (attempt.id, SubflowId(self.next_subflow));
+            let mut all = self.paths.iter_mut().flat_map(Path::connecting_mut);
+            let Some(connecting) = all.find(|one| one.stage == Stage::Waiting) else { return };
+            let (id, subflow) = (connecting.id, SubflowId(self.next_subflow));
             self.next_subflow += 1;
-            attempt.subflow = Some(subflow);
+            connecting.subflow = Some(subflow);
             if self.opening == Opening::Open {
-                attempt.enter(Stage::Greeting, attempt.limit, now);
+                connecting.enter(Stage::Greeting, connecting.limit, now);
                 self.actions.push_back(Action::Join(id, subflow));
                 continue;
             }
@@ -389,8 +389,8 @@ impl PathManager {
             // One that goes dark holds up all others, which wait for it. So it has little time, as
             // long as there is another path that has not tried: the server may just be busy.
             let timeout = self.handshake_timeout;
-            let limit = if self.hellos < paths { attempt.quick(timeout) } else { timeout };
-            attempt.enter(Stage::Greeting, limit, now);
+            let limit = if self.hellos < paths { connecting.quick(timeout) } else { timeout };
+            connecting.enter(Stage::Greeting, limit, now);
             self.actions.push_back(Action::Hello(id, subflow));
         }
     }
@@ -407,6 +407,6 @@ impl PathManager {
     }
 }
 
-fn find(paths: &mut [Path], attempt: AttemptId) -> Option<&mut Path> {
-    paths.iter_mut().find(|path| path.attempts().any(|one| one.id == attempt))
+fn find(paths: &mut [Path], connecting: ConnectingId) -> Option<&mut Path> {
+    paths.iter_mut().find(|path| path.connecting().any(|one| one.id == connecting))
 }

@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::attempt::{Attempt, Stage};
+use super::connecting::{Connecting, Stage};
 use super::monitor::{LOOK_INTERVAL, Look, Monitor, Verdict};
 use super::pace::{Backoff, Pace, RACE_INTERVAL};
-use super::{Action, AttemptId, FAILURES, Failure, PathPlan, Turn};
+use super::{Action, ConnectingId, FAILURES, Failure, PathPlan, Turn};
 use crate::{Instant, SubflowId};
 
 /// A subflow that goes on within this time after it was found potentially failed is kept. One that took
@@ -31,7 +31,7 @@ pub(super) struct Path {
     backoff: Backoff,
     /// When it was dialled last.
     dialled: Option<Instant>,
-    attempts: Vec<Attempt>,
+    connecting: Vec<Connecting>,
     state: State,
 }
 
@@ -80,20 +80,20 @@ struct Stall {
 impl Path {
     pub(super) fn new(plan: PathPlan, until: Instant) -> Self {
         let backoff = Backoff::new(plan.rng.clone());
-        let (failures, attempts, state) = (0, Vec::new(), State::Waiting { until });
-        Self { plan, failures, backoff, dialled: None, attempts, state }
+        let (failures, connecting, state) = (0, Vec::new(), State::Waiting { until });
+        Self { plan, failures, backoff, dialled: None, connecting, state }
     }
 
-    pub(super) fn attempts(&self) -> impl Iterator<Item = &Attempt> {
-        self.attempts.iter()
+    pub(super) fn connecting(&self) -> impl Iterator<Item = &Connecting> {
+        self.connecting.iter()
     }
 
-    pub(super) fn attempts_mut(&mut self) -> impl Iterator<Item = &mut Attempt> {
-        self.attempts.iter_mut()
+    pub(super) fn connecting_mut(&mut self) -> impl Iterator<Item = &mut Connecting> {
+        self.connecting.iter_mut()
     }
 
-    pub(super) fn attempt_mut(&mut self, id: AttemptId) -> Option<&mut Attempt> {
-        self.attempts.iter_mut().find(|attempt| attempt.id == id)
+    pub(super) fn find_connecting(&mut self, id: ConnectingId) -> Option<&mut Connecting> {
+        self.connecting.iter_mut().find(|connecting| connecting.id == id)
     }
 
     /// Its subflow, up or potentially failed.
@@ -120,8 +120,8 @@ impl Path {
             State::Up(watched) => watched.next_look,
             _ => None,
         };
-        let attempts = self.attempts.iter().filter_map(Attempt::deadline);
-        attempts.chain(own.filter(|_| wanted)).chain(look.filter(|_| wanted)).min()
+        let deadlines = self.connecting.iter().filter_map(Connecting::deadline);
+        deadlines.chain(own.filter(|_| wanted)).chain(look.filter(|_| wanted)).min()
     }
 
     /// It is wanted now, if it has been in reserve.
@@ -174,8 +174,9 @@ impl Path {
                 if let Some((old, _)) = &dark.old {
                     actions.push_back(Action::Look(old.subflow));
                 }
-                let dials = self.attempts.iter().filter(|one| one.stage == Stage::Dialing).count();
-                let entering = self.attempts.iter().any(Attempt::is_entering);
+                let dials =
+                    self.connecting.iter().filter(|one| one.stage == Stage::Dialing).count();
+                let entering = self.connecting.iter().any(Connecting::is_entering);
                 let turn = if dark.pace.has_seat() { Turn::Often } else { Turn::Again };
                 (dials < MAX_DIALS && !entering).then_some(turn)
             }
@@ -183,22 +184,22 @@ impl Path {
         }
     }
 
-    pub(super) fn dial(&mut self, attempt: Attempt, now: Instant) {
+    pub(super) fn dial(&mut self, connecting: Connecting, now: Instant) {
         self.dialled = Some(now);
-        self.attempts.push(attempt);
+        self.connecting.push(connecting);
     }
 
     /// An attempt's TCP connection stands. `most` is what a handshake may take.
     pub(super) fn connected(
         &mut self,
-        id: AttemptId,
+        id: ConnectingId,
         rtt: Duration,
         most: Duration,
         now: Instant,
         actions: &mut VecDeque<Action>,
     ) {
-        if let Some(attempt) = self.attempt_mut(id) {
-            attempt.connected(rtt);
+        if let Some(connecting) = self.find_connecting(id) {
+            connecting.connected(rtt);
         }
         match self.subflow() {
             // A look first: the potentially failed subflow may go on after all.
@@ -209,12 +210,12 @@ impl Path {
 
     /// Goes on with the next connection that stands, if none is further.
     fn secure_next(&mut self, most: Duration, now: Instant, actions: &mut VecDeque<Action>) {
-        if self.attempts.iter().any(Attempt::is_entering) {
+        if self.connecting.iter().any(Connecting::is_entering) {
             return;
         }
         let is_dark = self.is_dark();
-        let mut attempts = self.attempts.iter_mut();
-        if let Some(next) = attempts.find(|one| one.stage == Stage::Connected) {
+        let mut all = self.connecting.iter_mut();
+        if let Some(next) = all.find(|one| one.stage == Stage::Connected) {
             let limit = if is_dark { next.quick(most) } else { most };
             next.enter(Stage::Securing, limit, now);
             actions.push_back(Action::Secure(next.id));
@@ -222,9 +223,9 @@ impl Path {
     }
 
     /// An attempt's subflow is up.
-    pub(super) fn up(&mut self, id: AttemptId, now: Instant, actions: &mut VecDeque<Action>) {
-        let subflow = self.attempt_mut(id).and_then(|attempt| attempt.subflow);
-        self.attempts.retain(|attempt| attempt.id != id);
+    pub(super) fn up(&mut self, id: ConnectingId, now: Instant, actions: &mut VecDeque<Action>) {
+        let subflow = self.find_connecting(id).and_then(|connecting| connecting.subflow);
+        self.connecting.retain(|connecting| connecting.id != id);
         self.abandon_all(actions);
         if let Some(old) = self.subflow() {
             actions.push_back(Action::Replace(old));
@@ -239,14 +240,14 @@ impl Path {
     /// An attempt has failed; `is_open` is whether the connection was open.
     pub(super) fn failed(
         &mut self,
-        id: AttemptId,
+        id: ConnectingId,
         failure: Failure,
         is_open: bool,
         most: Duration,
         now: Instant,
         actions: &mut VecDeque<Action>,
     ) {
-        self.attempts.retain(|attempt| attempt.id != id);
+        self.connecting.retain(|connecting| connecting.id != id);
         match &mut self.state {
             State::Trying if is_open => {
                 self.go_dark(None, now, now);
@@ -317,7 +318,7 @@ impl Path {
     /// it, and what it has begun has little time.
     pub(super) fn hasten(&mut self, most: Duration, now: Instant) {
         if matches!(self.state, State::Trying) {
-            self.attempts.iter_mut().for_each(|attempt| attempt.hasten(most, now));
+            self.connecting.iter_mut().for_each(|connecting| connecting.hasten(most, now));
             self.go_dark(None, now + RACE_INTERVAL, now);
         }
     }
@@ -365,7 +366,7 @@ impl Path {
                 let Some((watched, stall)) = &mut dark.old else { return };
                 stall.note(judge(watched), now);
                 // A join that is on its way may have replaced the subflow at the server already.
-                let is_joining = self.attempts.iter().any(|one| one.stage == Stage::Greeting);
+                let is_joining = self.connecting.iter().any(|one| one.stage == Stage::Greeting);
                 if is_joining || !stall.is_past(now) {
                     return self.secure_next(most, now, actions);
                 }
@@ -401,7 +402,7 @@ impl Path {
 
     /// Forgets all that is under way.
     pub(super) fn abandon_all(&mut self, actions: &mut VecDeque<Action>) {
-        actions.extend(self.attempts.drain(..).map(|attempt| Action::Abandon(attempt.id)));
+        actions.extend(self.connecting.drain(..).map(|connecting| Action::Abandon(connecting.id)));
     }
 }
 

@@ -54,8 +54,8 @@ struct World {
     paths: Vec<Model>,
     now: Instant,
     /// What is on its way, and on which path each attempt is.
-    coming: BTreeSet<(Instant, AttemptId, News)>,
-    attempts: BTreeMap<AttemptId, (usize, SubflowId)>,
+    coming: BTreeSet<(Instant, ConnectingId, News)>,
+    connecting: BTreeMap<ConnectingId, (usize, SubflowId)>,
     /// All actions, with when they were wanted.
     log: Vec<(Instant, Action)>,
 }
@@ -74,8 +74,8 @@ impl World {
         };
         let plans = (0..paths.len()).map(plan).collect();
         let manager = PathManager::new(plans, TIMEOUT, Some(dial_timeout), Instant::ZERO);
-        let (coming, attempts, log) = (BTreeSet::new(), BTreeMap::new(), Vec::new());
-        Self { manager, paths, now: Instant::ZERO, coming, attempts, log }
+        let (coming, connecting, log) = (BTreeSet::new(), BTreeMap::new(), Vec::new());
+        Self { manager, paths, now: Instant::ZERO, coming, connecting, log }
     }
 
     fn run(&mut self, until: Instant) {
@@ -90,8 +90,8 @@ impl World {
             assert!(at_once < 100, "it does not spin at {next}");
             self.now = next;
             if news.is_some() {
-                let (_, attempt, news) = self.coming.pop_first().expect("seen just now");
-                self.tell(attempt, news);
+                let (_, connecting, news) = self.coming.pop_first().expect("seen just now");
+                self.tell(connecting, news);
             } else {
                 // Traffic goes on, wherever it goes.
                 self.manager.handle_timeout(next.as_nanos(), next);
@@ -100,21 +100,21 @@ impl World {
         self.now = until;
     }
 
-    fn tell(&mut self, attempt: AttemptId, news: News) {
-        let Some(&(path, subflow)) = self.attempts.get(&attempt) else { return };
+    fn tell(&mut self, connecting: ConnectingId, news: News) {
+        let Some(&(path, subflow)) = self.connecting.get(&connecting) else { return };
         if self.paths[path].is_dark(self.now) {
             return;
         }
         match news {
-            News::Connected => self.manager.handle_connected(attempt, RTT, self.now),
-            News::Secured => self.manager.handle_secured(attempt, self.now),
+            News::Connected => self.manager.handle_connected(connecting, RTT, self.now),
+            News::Secured => self.manager.handle_secured(connecting, self.now),
             News::Up => {
-                self.attempts.remove(&attempt);
+                self.connecting.remove(&connecting);
                 if let Some(failure) = self.paths[path].refuses {
-                    return self.manager.handle_failed(attempt, failure, self.now);
+                    return self.manager.handle_failed(connecting, failure, self.now);
                 }
                 self.paths[path].subflow = Some((subflow, self.now));
-                self.manager.handle_up(attempt, self.now);
+                self.manager.handle_up(connecting, self.now);
             }
         }
     }
@@ -124,21 +124,21 @@ impl World {
             self.log.push((self.now, action));
             let soon = self.now + RTT;
             match action {
-                Action::Dial { attempt, path, .. } => {
-                    self.attempts.insert(attempt, (path.0 as usize, SubflowId(0)));
-                    let of_path = self.attempts.values().filter(|one| one.0 == path.0 as usize);
+                Action::Dial { connecting, path, .. } => {
+                    self.connecting.insert(connecting, (path.0 as usize, SubflowId(0)));
+                    let of_path = self.connecting.values().filter(|one| one.0 == path.0 as usize);
                     assert!(of_path.count() <= MAX_DIALS + 1, "dials are bounded");
-                    self.coming.insert((soon, attempt, News::Connected));
+                    self.coming.insert((soon, connecting, News::Connected));
                 }
-                Action::Secure(attempt) => {
-                    self.coming.insert((soon, attempt, News::Secured));
+                Action::Secure(connecting) => {
+                    self.coming.insert((soon, connecting, News::Secured));
                 }
-                Action::Hello(attempt, subflow) | Action::Join(attempt, subflow) => {
-                    self.attempts.get_mut(&attempt).expect("under way").1 = subflow;
-                    self.coming.insert((soon, attempt, News::Up));
+                Action::Hello(connecting, subflow) | Action::Join(connecting, subflow) => {
+                    self.connecting.get_mut(&connecting).expect("under way").1 = subflow;
+                    self.coming.insert((soon, connecting, News::Up));
                 }
-                Action::Abandon(attempt) | Action::TimeOut(attempt, _) => {
-                    self.attempts.remove(&attempt);
+                Action::Abandon(connecting) | Action::TimeOut(connecting, _) => {
+                    self.connecting.remove(&connecting);
                 }
                 Action::Look(subflow) | Action::Rest(subflow) => self.look(subflow),
                 Action::Probe(_)
@@ -243,7 +243,7 @@ fn a_short_stall_keeps_the_subflow() {
     assert_eq!(world.count(|action| matches!(action, Action::Recovered(_))), 1);
     assert_eq!(world.count(|action| matches!(action, Action::Replace(_))), 0);
     assert_eq!(world.manager.dark().count(), 0);
-    assert!(world.attempts.is_empty(), "dials are given up");
+    assert!(world.connecting.is_empty(), "dials are given up");
 }
 
 #[test]
@@ -257,7 +257,7 @@ fn a_subflow_that_is_gone_is_replaced() {
     // What it is told of one that it does not know any more is of no matter.
     world.manager.handle_down(SubflowId(0), at(2000));
     world.manager.handle_look(SubflowId(0), None, at(2000));
-    world.manager.handle_up(AttemptId(0), at(2000));
+    world.manager.handle_up(ConnectingId(0), at(2000));
     assert_eq!(world.manager.dark().count(), 0);
 }
 
@@ -379,13 +379,13 @@ fn subflows_that_are_gone_at_once_do_not_follow_each_other_without_a_pause() {
 #[test]
 fn nothing_is_dialled_more_than_twenty_times_a_second() {
     let mut manager = PathManager::new(vec![plan(0)], TIMEOUT, None, at(0));
-    for (attempt, ms) in (0..100).map(|number| (AttemptId(number), 50 * number)) {
+    for (connecting, ms) in (0..100).map(|number| (ConnectingId(number), 50 * number)) {
         assert_eq!(manager.poll_timeout(), Some(at(ms)));
         manager.handle_timeout(0, at(ms));
-        manager.handle_connected(attempt, Duration::from_millis(1), at(ms + 1));
-        manager.handle_secured(attempt, at(ms + 2));
-        manager.handle_up(attempt, at(ms + 3));
-        manager.handle_down(SubflowId(attempt.0), at(ms + 3));
+        manager.handle_connected(connecting, Duration::from_millis(1), at(ms + 1));
+        manager.handle_secured(connecting, at(ms + 2));
+        manager.handle_up(connecting, at(ms + 3));
+        manager.handle_down(SubflowId(connecting.0), at(ms + 3));
     }
 }
 
@@ -396,7 +396,7 @@ fn a_join_that_is_on_its_way_is_waited_for_when_the_old_subflow_goes_on() {
     let rng = crate::rng::Rng::stream(7, "join");
     let plan = PathPlan { id: PathId(0), reserve: false, seat: ProbeSeat::default(), rng };
     let mut manager = PathManager::new(vec![plan], TIMEOUT, None, at(0));
-    let (first, second) = (AttemptId(0), AttemptId(1));
+    let (first, second) = (ConnectingId(0), ConnectingId(1));
     manager.handle_timeout(0, at(0));
     manager.handle_connected(first, rtt, at(100));
     manager.handle_secured(first, at(200));
@@ -509,7 +509,7 @@ fn one_that_is_over_wants_nothing_until_it_needs_a_path_to_drain() {
     assert!(world.manager.dark().eq([PathId(0)]));
     world.manager.set_wanted(false, at(2000));
     world.run(at(4000));
-    assert!(world.attempts.is_empty());
+    assert!(world.connecting.is_empty());
     assert_eq!(world.manager.poll_timeout(), None);
     world.manager.handle_down(SubflowId(1), at(4000));
     world.manager.set_wanted(true, at(4000));
@@ -558,7 +558,7 @@ fn a_first_dial_is_not_waited_for_once_there_is_no_subflow() {
 fn dials_that_nobody_answers_are_bounded() {
     let mut world = World::with(60 * DIAL_TIMEOUT, vec![dark(500, 20_000)], &[]);
     world.run(at(20_000));
-    assert_eq!(world.attempts.len(), MAX_DIALS, "as many as may be");
+    assert_eq!(world.connecting.len(), MAX_DIALS, "as many as may be");
 }
 
 proptest! {
@@ -579,7 +579,7 @@ proptest! {
         world.run(at(40_000));
         prop_assert_eq!(world.manager.dark().count(), 0);
         prop_assert!(world.paths.iter().all(|path| path.subflow.is_some()));
-        prop_assert!(world.attempts.is_empty());
+        prop_assert!(world.connecting.is_empty());
         let mut numbers = BTreeSet::new();
         for (_, action) in &world.log {
             if let Action::Hello(_, subflow) | Action::Join(_, subflow) = action {

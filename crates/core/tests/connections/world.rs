@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use weftline_core::life::{Ending, Phase};
 use weftline_core::path_manager::{
-    Action, AttemptId, Carried, Failure, Look, PathManager, PathPlan, ProbeSeat,
+    Action, Carried, ConnectingId, Failure, Look, PathManager, PathPlan, ProbeSeat,
 };
 use weftline_core::rng::Rng;
 use weftline_core::session::RESET_ABANDONED;
@@ -83,7 +83,7 @@ enum Due {
     Dark(usize, Duration),
     Memory(usize),
     Plug(usize),
-    Connected(AttemptId),
+    Connected(ConnectingId),
     Arrive(u64, usize),
     /// The other end has not closed.
     Overdue(u64, usize),
@@ -110,7 +110,7 @@ pub struct World<'a> {
 struct Client {
     node: Node,
     manager: PathManager,
-    attempts: BTreeMap<AttemptId, Attempt>,
+    connecting: BTreeMap<ConnectingId, Connecting>,
     has_begun: bool,
     gave_up: bool,
     /// Which links its settings have.
@@ -128,7 +128,7 @@ fn paths(seed: u64, plugged: &[bool]) -> Vec<PathPlan> {
 }
 
 #[derive(Clone, Copy)]
-struct Attempt {
+struct Connecting {
     conn: u64,
     path: PathId,
     subflow: Option<SubflowId>,
@@ -142,7 +142,7 @@ impl<'a> World<'a> {
         let client = Client {
             node: Node::new(plan, CLIENT, Instant::ZERO),
             manager: PathManager::new(plans, HANDSHAKE_TIMEOUT, dial, Instant::ZERO),
-            attempts: BTreeMap::new(),
+            connecting: BTreeMap::new(),
             has_begun: false,
             gave_up: false,
             plugged,
@@ -253,7 +253,7 @@ impl<'a> World<'a> {
                 self.node(end).into_iter().for_each(|node| node.limit_memory(None, now));
             }
             Due::Plug(link) => self.plug(link, true),
-            Due::Connected(attempt) => self.connected(attempt),
+            Due::Connected(connecting) => self.connected(connecting),
             Due::Arrive(conn, end) => self.arrive(conn, end),
             Due::Overdue(conn, end) => self.lose(conn, end, false),
         }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use weftline_core::path::{PathId, PathInfo, SubflowId};
-use weftline_core::path_manager::{AttemptId, PathPlan};
+use weftline_core::path_manager::{ConnectingId, PathPlan};
 use weftline_core::scheduler::{Entry, Penalties, RatioMemory, SchedulerConfig};
 use weftline_core::session::{
     DEFAULT_LONGEST_MESSAGE, Event, Incoming, MessageLimits, MessageOptions, Outcome,
@@ -51,7 +51,7 @@ pub(super) struct Subflow {
     /// Its number, once it has said hello or join.
     pub(super) id: Option<SubflowId>,
     /// The client's attempt that it is, until it is up.
-    pub(super) attempt: Option<AttemptId>,
+    pub(super) connecting: Option<ConnectingId>,
     /// Whether the path manager knows that the TCP connection stands.
     pub(super) is_connected: bool,
     /// The endpoints of client and server.

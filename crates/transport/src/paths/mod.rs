@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::JoinSet;
-use weftline_core::path_manager::{Action, AttemptId, Look, PathManager, PathPlan};
+use weftline_core::path_manager::{Action, ConnectingId, Look, PathManager, PathPlan};
 use weftline_core::rng::Rng;
 use weftline_core::session::RESET_ABANDONED;
 use weftline_core::wire::{HelloNonce, PolicyNote};
@@ -57,8 +57,8 @@ pub(crate) struct Paths {
     shared: Option<Arc<Shared>>,
     /// Set by the answer to a hello, which opens the connection.
     accepted: Option<Accepted>,
-    underway: BTreeMap<AttemptId, Underway>,
-    steps: JoinSet<(AttemptId, Step)>,
+    underway: BTreeMap<ConnectingId, Underway>,
+    steps: JoinSet<(ConnectingId, Step)>,
     subflows: BTreeMap<SubflowId, Watched>,
     /// Who waits for the connection, for which stage, and the most telling error so far.
     asker: Option<oneshot::Sender<Opened>>,
@@ -139,7 +139,7 @@ impl Paths {
             let deadline = self.manager.poll_timeout().unwrap_or(Instant::FAR);
             tokio::select! {
                 Some(done) = self.steps.join_next_with_id() => match done {
-                    Ok((_, (attempt, step))) => self.stepped(attempt, step),
+                    Ok((_, (connecting, step))) => self.stepped(connecting, step),
                     Err(error) => self.broke_off(&error),
                 },
                 () = news.notified() => self.look_around(),
@@ -164,12 +164,12 @@ impl Paths {
     fn act(&mut self) {
         while let Some(action) = self.manager.poll_action() {
             match action {
-                Action::Dial { attempt, path, turn } => self.dial(attempt, path, turn),
-                Action::Secure(attempt) => self.secure(attempt),
-                Action::Hello(attempt, subflow) => self.hello(attempt, subflow),
-                Action::Join(attempt, subflow) => self.join(attempt, subflow),
-                Action::Abandon(attempt) => self.abandon(attempt),
-                Action::TimeOut(attempt, after) => self.time_out(attempt, after),
+                Action::Dial { connecting, path, turn } => self.dial(connecting, path, turn),
+                Action::Secure(connecting) => self.secure(connecting),
+                Action::Hello(connecting, subflow) => self.hello(connecting, subflow),
+                Action::Join(connecting, subflow) => self.join(connecting, subflow),
+                Action::Abandon(connecting) => self.abandon(connecting),
+                Action::TimeOut(connecting, after) => self.time_out(connecting, after),
                 Action::Look(subflow) => self.look(subflow),
                 Action::Rest(subflow) => {
                     self.subflows.get(&subflow).inspect(|watched| watched.running.rest());

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::{AbortHandle, JoinError};
-use weftline_core::path_manager::{AttemptId, Failure, Turn};
+use weftline_core::path_manager::{ConnectingId, Failure, Turn};
 use weftline_core::wire::{Hello, Join};
 use weftline_core::{PathId, SubflowId};
 
@@ -57,7 +57,7 @@ impl Paths {
             .unwrap_or_default()
     }
 
-    pub(super) fn dial(&mut self, attempt: AttemptId, path: PathId, turn: Turn) {
+    pub(super) fn dial(&mut self, connecting: ConnectingId, path: PathId, turn: Turn) {
         let Some(index) = self.settings.index(path) else { return };
         let (settings, addresses) = (Arc::clone(&self.settings), self.join_addresses());
         let task = self.steps.spawn(async move {
@@ -66,36 +66,36 @@ impl Paths {
                 true => dial::dial(&settings, index).await,
                 false => dial::dial_join(&settings, index, &addresses).await,
             };
-            (attempt, Step::Connected(stream.map(|stream| (stream, turn))))
+            (connecting, Step::Connected(stream.map(|stream| (stream, turn))))
         });
         let (peer, stream, channel, subflow, running) = (None, None, None, None, None);
         let underway =
             Underway { path, task, peer, stream, channel, subflow, running, _turn: None };
-        self.underway.insert(attempt, underway);
+        self.underway.insert(connecting, underway);
     }
 
-    pub(super) fn secure(&mut self, attempt: AttemptId) {
-        let Some(underway) = self.underway.get_mut(&attempt) else { return };
+    pub(super) fn secure(&mut self, connecting: ConnectingId) {
+        let Some(underway) = self.underway.get_mut(&connecting) else { return };
         let Some((stream, index)) = underway.stream.take().zip(self.settings.index(underway.path))
         else {
             return;
         };
         let settings = Arc::clone(&self.settings);
         underway.task = self.steps.spawn(async move {
-            (attempt, Step::Secured(secured(&settings, index, stream).await))
+            (connecting, Step::Secured(secured(&settings, index, stream).await))
         });
     }
 
     /// Says hello, with what the application has written by then and goes on writing behind it.
-    pub(super) fn hello(&mut self, attempt: AttemptId, subflow: SubflowId) {
-        if let Err(error) = self.say_hello(attempt, subflow) {
-            self.attempt_failed(attempt, error);
+    pub(super) fn hello(&mut self, connecting: ConnectingId, subflow: SubflowId) {
+        if let Err(error) = self.say_hello(connecting, subflow) {
+            self.connecting_failed(connecting, error);
         }
     }
 
-    fn say_hello(&mut self, attempt: AttemptId, subflow: SubflowId) -> Result<(), Error> {
+    fn say_hello(&mut self, connecting: ConnectingId, subflow: SubflowId) -> Result<(), Error> {
         let shared = self.begin()?;
-        let Some(underway) = self.underway.get_mut(&attempt) else { return Ok(()) };
+        let Some(underway) = self.underway.get_mut(&connecting) else { return Ok(()) };
         let Some((channel, index)) =
             underway.channel.take().zip(self.settings.index(underway.path))
         else {
@@ -127,7 +127,7 @@ impl Paths {
             // What breaks a subflow off before its answer is told with it, but not the connection's
             // end.
             let answer = answer.await.unwrap_or(Err(Error::ClosedInHandshake { peer }));
-            (attempt, Step::Answered(answer))
+            (connecting, Step::Answered(answer))
         });
         self.report(Stage::Reached, peer);
         Ok(())
@@ -151,9 +151,9 @@ impl Paths {
 
     /// Joins. A TCP connection that was begun before the server said where it takes joins may be
     /// to another server; then a fresh one takes its place.
-    pub(super) fn join(&mut self, attempt: AttemptId, subflow: SubflowId) {
+    pub(super) fn join(&mut self, connecting: ConnectingId, subflow: SubflowId) {
         let addresses = self.join_addresses();
-        let Some(underway) = self.underway.get_mut(&attempt) else { return };
+        let Some(underway) = self.underway.get_mut(&connecting) else { return };
         let Some((channel, index)) =
             underway.channel.take().zip(self.settings.index(underway.path))
         else {
@@ -182,40 +182,40 @@ impl Paths {
                 let channel = at_join_address(&settings, index, channel, &addresses).await?;
                 handshake::join(channel, &keys, join).await
             };
-            (attempt, Step::Joined(joined.await.map(Box::new)))
+            (connecting, Step::Joined(joined.await.map(Box::new)))
         });
     }
 
     // ---- what came of them ----
 
     /// A step is done.
-    pub(super) fn stepped(&mut self, attempt: AttemptId, step: Step) {
-        let Some(underway) = self.underway.get_mut(&attempt) else { return };
+    pub(super) fn stepped(&mut self, connecting: ConnectingId, step: Step) {
+        let Some(underway) = self.underway.get_mut(&connecting) else { return };
         let done = match step {
             Step::Connected(done) => done.and_then(|(stream, turn)| {
                 underway.peer = Some(stream.peer_addr().map_err(Error::Socket)?);
                 let rtt = TcpInfo::of(&stream).map(|info| info.srtt).unwrap_or_default();
                 (underway.stream, underway._turn) = (Some(stream), turn);
-                self.manager.handle_connected(attempt, rtt, clock::now());
+                self.manager.handle_connected(connecting, rtt, clock::now());
                 Ok(())
             }),
             Step::Secured(done) => done.map(|channel| {
                 underway.channel = Some(channel);
-                self.manager.handle_secured(attempt, clock::now());
+                self.manager.handle_secured(connecting, clock::now());
             }),
             Step::Answered(done) => done.map(|accepted| {
                 self.accepted = Some(accepted);
-                self.came_up(attempt);
+                self.came_up(connecting);
             }),
-            Step::Joined(done) => done.and_then(|parts| self.joined(attempt, *parts)),
+            Step::Joined(done) => done.and_then(|parts| self.joined(connecting, *parts)),
         };
         if let Err(error) = done {
-            self.attempt_failed(attempt, error);
+            self.connecting_failed(connecting, error);
         }
     }
 
-    fn joined(&mut self, attempt: AttemptId, parts: Parts) -> Result<(), Error> {
-        let Some(underway) = self.underway.get_mut(&attempt) else { return Ok(()) };
+    fn joined(&mut self, connecting: ConnectingId, parts: Parts) -> Result<(), Error> {
+        let Some(underway) = self.underway.get_mut(&connecting) else { return Ok(()) };
         let peer = parts.peer;
         let Some(((shared, subflow), index)) =
             self.shared.as_ref().zip(underway.subflow).zip(self.settings.index(underway.path))
@@ -225,13 +225,13 @@ impl Paths {
         let name = self.settings.paths[index].0.name.as_str().into();
         let running = subflow::start(shared, subflow, underway.path, &name, parts, None);
         underway.running = Some(running.ok_or(Error::ClosedInHandshake { peer })?);
-        self.came_up(attempt);
+        self.came_up(connecting);
         Ok(())
     }
 
     /// The attempt's subflow is up.
-    fn came_up(&mut self, attempt: AttemptId) {
-        let Some(underway) = self.underway.remove(&attempt) else { return };
+    fn came_up(&mut self, connecting: ConnectingId) {
+        let Some(underway) = self.underway.remove(&connecting) else { return };
         let Some(running) = underway.running else { return };
         let (peer, local) = (running.peer(), running.local().ip());
         let index = self.settings.index(underway.path);
@@ -243,7 +243,7 @@ impl Paths {
         let is_listed = self.links.as_ref().zip(bind).is_some_and(|(l, bind)| l.carry(bind, local));
         let id = running.id;
         self.subflows.insert(id, Watched { running, is_listed });
-        self.manager.handle_up(attempt, clock::now());
+        self.manager.handle_up(connecting, clock::now());
         self.report(Stage::Up, peer);
         // It may have gone down while nobody watched it.
         self.look_around();
@@ -253,14 +253,14 @@ impl Paths {
     pub(super) fn broke_off(&mut self, error: &JoinError) {
         let mut all = self.underway.iter();
         let found = all.find(|(_, underway)| underway.task.id() == error.id());
-        if let Some((&attempt, _)) = found {
+        if let Some((&connecting, _)) = found {
             let error = std::io::Error::other(error.to_string());
-            self.attempt_failed(attempt, Error::Socket(error));
+            self.connecting_failed(connecting, Error::Socket(error));
         }
     }
 
-    pub(super) fn abandon(&mut self, attempt: AttemptId) {
-        let Some(mut underway) = self.underway.remove(&attempt) else { return };
+    pub(super) fn abandon(&mut self, connecting: ConnectingId) {
+        let Some(mut underway) = self.underway.remove(&connecting) else { return };
         underway.task.abort();
         if let Some(running) = &mut underway.running {
             running.stop(SubflowEnd::Unanswered);
@@ -268,18 +268,20 @@ impl Paths {
     }
 
     /// The path manager has counted it as failed already.
-    pub(super) fn time_out(&mut self, attempt: AttemptId, after: Duration) {
-        let Some(underway) = self.underway.get(&attempt) else { return };
+    pub(super) fn time_out(&mut self, connecting: ConnectingId, after: Duration) {
+        let Some(underway) = self.underway.get(&connecting) else { return };
         let (path, peer) = (underway.path, underway.peer);
-        self.abandon(attempt);
+        self.abandon(connecting);
         if let Some(peer) = peer {
             self.told_failure(path, Error::HandshakeTimeout { peer, after });
         }
     }
 
-    fn attempt_failed(&mut self, attempt: AttemptId, error: Error) {
-        let Some(path) = self.underway.get(&attempt).map(|underway| underway.path) else { return };
-        self.abandon(attempt);
+    fn connecting_failed(&mut self, connecting: ConnectingId, error: Error) {
+        let Some(path) = self.underway.get(&connecting).map(|underway| underway.path) else {
+            return;
+        };
+        self.abandon(connecting);
         let failure = match &error {
             error if error.is_permanent() => Failure::Permanent,
             Error::Refused { .. } => Failure::Busy,
@@ -287,7 +289,7 @@ impl Paths {
         };
         self.check_forgotten(&error);
         self.told_failure(path, error);
-        self.manager.handle_failed(attempt, failure, clock::now());
+        self.manager.handle_failed(connecting, failure, clock::now());
     }
 
     /// A server that does not know the connection any more will not know it later: without a

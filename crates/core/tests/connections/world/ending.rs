@@ -20,7 +20,7 @@ impl World<'_> {
         let client = self
             .client
             .as_ref()
-            .map(|client| format!("{}; {} attempts", node(&client.node), client.attempts.len()));
+            .map(|client| format!("{}; {} attempts", node(&client.node), client.connecting.len()));
         format!("{client:?} {:?}; {} sockets", self.server.as_ref().map(node), self.conns.len())
     }
 
@@ -31,8 +31,8 @@ impl World<'_> {
         let most = MOST_CONNS * self.links.len();
         let subflows = self.server.as_ref().map_or(0, |server| server.subs.len());
         let sockets = self.conns.values().filter(|conn| conn.open[CLIENT]).count();
-        let attempts = self.client.as_ref().map_or(0, |client| client.attempts.len());
-        if subflows.max(sockets).max(attempts) <= most {
+        let connecting = self.client.as_ref().map_or(0, |client| client.connecting.len());
+        if subflows.max(sockets).max(connecting) <= most {
             return Ok(());
         }
         let text = format!("{subflows} subflows at {}: {}", self.now, self.report());

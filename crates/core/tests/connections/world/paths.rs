@@ -29,14 +29,14 @@ impl World<'_> {
 
     // ---- the client's path manager ----
 
-    pub(super) fn connected(&mut self, attempt: AttemptId) {
+    pub(super) fn connected(&mut self, connecting: ConnectingId) {
         let now = self.now;
         let Some(client) = &mut self.client else { return };
-        let Some(found) = client.attempts.get(&attempt) else { return };
+        let Some(found) = client.connecting.get(&connecting) else { return };
         let link = found.path.0 as usize;
         // A SYN that the dark swallows is not sent again before the dial is given up.
         if self.dark[link] <= now {
-            client.manager.handle_connected(attempt, 2 * self.links[link].delay, now);
+            client.manager.handle_connected(connecting, 2 * self.links[link].delay, now);
         }
     }
 
@@ -44,28 +44,28 @@ impl World<'_> {
     pub(super) fn answered(&mut self, conn: u64, packet: &Packet) {
         let now = self.now;
         let Some(client) = &mut self.client else { return };
-        let found = client.attempts.iter().find(|(_, attempt)| attempt.conn == conn);
-        let Some((&id, &attempt)) = found else { return };
+        let found = client.connecting.iter().find(|(_, connecting)| connecting.conn == conn);
+        let Some((&id, &connecting)) = found else { return };
         match packet {
             Packet::Secured => client.manager.handle_secured(id, now),
             Packet::Welcome => {
-                client.attempts.remove(&id);
+                client.connecting.remove(&id);
                 self.was_opened = true;
                 client.node.life.accepted(now);
-                if let Some(subflow) = attempt.subflow
+                if let Some(subflow) = connecting.subflow
                     && !client.node.subs.contains_key(&subflow)
                 {
                     if !client.node.life.takes_subflow() {
                         client.manager.handle_failed(id, Failure::Temporary, now);
                         return self.close(conn, CLIENT);
                     }
-                    client.node.attach(subflow, attempt.path, conn, now);
+                    client.node.attach(subflow, connecting.path, conn, now);
                 }
                 client.manager.handle_up(id, now);
             }
             _ => {
-                client.attempts.remove(&id);
-                if let Some(subflow) = attempt.subflow {
+                client.connecting.remove(&id);
+                if let Some(subflow) = connecting.subflow {
                     client.node.detach(subflow, false, now);
                 }
                 client.manager.handle_failed(id, Failure::Permanent, now);
@@ -84,37 +84,37 @@ impl World<'_> {
         let now = self.now;
         let Some(client) = &mut self.client else { return };
         match action {
-            Action::Dial { attempt, path, .. } => {
+            Action::Dial { connecting, path, .. } => {
                 let (conn, link) = (self.next_conn, path.0 as usize);
                 self.next_conn += 1;
-                client.attempts.insert(attempt, Attempt { conn, path, subflow: None });
+                client.connecting.insert(connecting, Connecting { conn, path, subflow: None });
                 self.conns.insert(conn, Conn::new(link));
                 let rtt = 2 * self.links[link].delay;
                 if !self.is_dark(link) {
-                    self.due.insert((now + rtt, Due::Connected(attempt)));
+                    self.due.insert((now + rtt, Due::Connected(connecting)));
                 }
             }
-            Action::Secure(attempt) => {
-                let conn = client.attempts.get(&attempt).map(|attempt| attempt.conn);
+            Action::Secure(connecting) => {
+                let conn = client.connecting.get(&connecting).map(|connecting| connecting.conn);
                 conn.into_iter().for_each(|conn| self.say(conn, CLIENT, Packet::Secure));
             }
-            Action::Hello(attempt, subflow) => {
-                let Some(found) = client.attempts.get_mut(&attempt) else { return };
+            Action::Hello(connecting, subflow) => {
+                let Some(found) = client.connecting.get_mut(&connecting) else { return };
                 found.subflow = Some(subflow);
-                let Attempt { conn, path, .. } = *found;
+                let Connecting { conn, path, .. } = *found;
                 client.has_begun = true;
                 client.node.attach(subflow, path, conn, now);
                 self.say(conn, CLIENT, Packet::Hello(subflow));
             }
-            Action::Join(attempt, subflow) => {
-                let Some(found) = client.attempts.get_mut(&attempt) else { return };
+            Action::Join(connecting, subflow) => {
+                let Some(found) = client.connecting.get_mut(&connecting) else { return };
                 found.subflow = Some(subflow);
                 let conn = found.conn;
                 self.say(conn, CLIENT, Packet::Join(subflow));
             }
-            Action::Abandon(attempt) | Action::TimeOut(attempt, _) => {
-                let Some(attempt) = client.attempts.remove(&attempt) else { return };
-                self.close(attempt.conn, CLIENT);
+            Action::Abandon(connecting) | Action::TimeOut(connecting, _) => {
+                let Some(connecting) = client.connecting.remove(&connecting) else { return };
+                self.close(connecting.conn, CLIENT);
             }
             Action::Look(subflow) => self.look(subflow),
             Action::Rest(subflow) => {

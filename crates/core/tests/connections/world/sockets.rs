@@ -68,17 +68,17 @@ impl World<'_> {
             }
         }
         if end == CLIENT {
-            self.forget_attempt(id);
+            self.forget_connecting(id);
         }
     }
 
-    pub(super) fn forget_attempt(&mut self, conn: u64) {
+    pub(super) fn forget_connecting(&mut self, conn: u64) {
         let now = self.now;
         let Some(client) = &mut self.client else { return };
-        let found = client.attempts.iter().find(|(_, attempt)| attempt.conn == conn);
-        if let Some(attempt) = found.map(|(&attempt, _)| attempt) {
-            client.attempts.remove(&attempt);
-            client.manager.handle_failed(attempt, Failure::Temporary, now);
+        let found = client.connecting.iter().find(|(_, connecting)| connecting.conn == conn);
+        if let Some(connecting) = found.map(|(&connecting, _)| connecting) {
+            client.connecting.remove(&connecting);
+            client.manager.handle_failed(connecting, Failure::Temporary, now);
         }
     }
 

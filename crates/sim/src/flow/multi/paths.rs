@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use weftline_core::Instant;
 use weftline_core::path::{PathId, SubflowId};
-use weftline_core::path_manager::{Action, AttemptId, Failure, Look, PathManager, PathPlan};
+use weftline_core::path_manager::{Action, ConnectingId, Failure, Look, PathManager, PathPlan};
 
 use super::{Multi, Options, Pipe, Subflow};
 use crate::build::Opener;
@@ -73,17 +73,17 @@ impl Multi {
         let now = now(net);
         while let Some(action) = self.paths.manager.poll_action() {
             match action {
-                Action::Dial { attempt, path, .. } => self.dial(attempt, path, net),
+                Action::Dial { connecting, path, .. } => self.dial(connecting, path, net),
                 // In plaintext there is nothing to do.
-                Action::Secure(attempt) => self.paths.manager.handle_secured(attempt, now),
-                Action::Hello(attempt, id) | Action::Join(attempt, id) => {
-                    if let Some(index) = self.find_attempt(attempt) {
+                Action::Secure(connecting) => self.paths.manager.handle_secured(connecting, now),
+                Action::Hello(connecting, id) | Action::Join(connecting, id) => {
+                    if let Some(index) = self.find_connecting(connecting) {
                         self.subflows[index].id = Some(id);
                         write_greeting(&mut self.subflows[index], CLIENT, net);
                     }
                 }
-                Action::Abandon(attempt) | Action::TimeOut(attempt, _) => {
-                    if let Some(index) = self.find_attempt(attempt) {
+                Action::Abandon(connecting) | Action::TimeOut(connecting, _) => {
+                    if let Some(index) = self.find_connecting(connecting) {
                         self.end(index, CLIENT, net);
                     }
                 }
@@ -114,8 +114,8 @@ impl Multi {
         paths.all(|(k, opener)| self.is_path_up(k) || net.is_unplugged(opener.links))
     }
 
-    fn find_attempt(&self, attempt: AttemptId) -> Option<usize> {
-        self.subflows.iter().position(|subflow| subflow.attempt == Some(attempt))
+    fn find_connecting(&self, connecting: ConnectingId) -> Option<usize> {
+        self.subflows.iter().position(|subflow| subflow.connecting == Some(connecting))
     }
 
     fn find(&self, id: SubflowId) -> Option<usize> {
@@ -145,14 +145,14 @@ impl Multi {
         self.expire_paths(net);
     }
 
-    fn dial(&mut self, attempt: AttemptId, path: PathId, net: &mut Net) {
+    fn dial(&mut self, connecting: ConnectingId, path: PathId, net: &mut Net) {
         let Some(k) = self.paths.ids.iter().position(|&id| id == path) else { return };
         if net.is_unplugged(self.paths.openers[k].links) {
-            return self.paths.manager.handle_failed(attempt, Failure::Temporary, now(net));
+            return self.paths.manager.handle_failed(connecting, Failure::Temporary, now(net));
         }
         let index = u32::try_from(self.subflows.len()).expect("a run has few connections");
         let ends = self.paths.openers[k].open(net, index);
-        self.subflows.push(Subflow::new(attempt, path, k, ends));
+        self.subflows.push(Subflow::new(connecting, path, k, ends));
         net.endpoint_mut(ends[CLIENT]).connect();
         net.transmit(ends[CLIENT]);
     }
@@ -189,12 +189,12 @@ impl Multi {
             self.end(index, end, net);
         } else if end == CLIENT
             && endpoint.is_established()
-            && let Some(attempt) = subflow.attempt
+            && let Some(connecting) = subflow.connecting
             && !subflow.is_connected
         {
             let rtt = Duration::from_nanos(endpoint.srtt_ns());
             self.subflows[index].is_connected = true;
-            self.paths.manager.handle_connected(attempt, rtt, now(net));
+            self.paths.manager.handle_connected(connecting, rtt, now(net));
         }
         self.act(net);
     }
@@ -224,9 +224,9 @@ impl Multi {
             .subflow_up(id, path, now(net))
             .expect("the path manager gives each subflow a number of its own");
         if end == CLIENT
-            && let Some(attempt) = self.subflows[index].attempt.take()
+            && let Some(connecting) = self.subflows[index].connecting.take()
         {
-            self.paths.manager.handle_up(attempt, now(net));
+            self.paths.manager.handle_up(connecting, now(net));
             if !self.paths.redials && self.has_all(net) {
                 self.paths.manager.set_wanted(false, now(net));
             }
@@ -249,8 +249,8 @@ impl Multi {
             self.sessions[end].subflow_down(id, now);
         }
         if end == CLIENT {
-            if let Some(attempt) = subflow.attempt.take() {
-                self.paths.manager.handle_failed(attempt, Failure::Temporary, now);
+            if let Some(connecting) = subflow.connecting.take() {
+                self.paths.manager.handle_failed(connecting, Failure::Temporary, now);
             } else if let Some(id) = subflow.id.filter(|_| was_up) {
                 self.paths.manager.handle_down(id, now);
             }
@@ -259,12 +259,12 @@ impl Multi {
 }
 
 impl Subflow {
-    fn new(attempt: AttemptId, path: PathId, k: usize, ends: [u32; 2]) -> Self {
+    fn new(connecting: ConnectingId, path: PathId, k: usize, ends: [u32; 2]) -> Self {
         Self {
             path,
             k,
             id: None,
-            attempt: Some(attempt),
+            connecting: Some(connecting),
             is_connected: false,
             ends,
             pipes: [Pipe::default(), Pipe::default()],

@@ -1,4 +1,4 @@
-//! One attempt to bring a subflow up.
+//! A connection attempt that is to bring a subflow up.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use crate::{Instant, SubflowId};
 const HANDSHAKE_MIN: Duration = Duration::from_secs(1);
 const HANDSHAKE_RTTS: u32 = 10;
 
-/// One attempt of a connection to bring a subflow up, from the dial on; never reused.
+/// The number of a connection attempt that is to bring a subflow up, from the dial on; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct AttemptId(pub u64);
+pub struct ConnectingId(pub u64);
 
-/// Why an attempt has failed.
+/// Why a connection attempt has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// The path may be down, or the server.
@@ -38,9 +38,10 @@ pub(super) enum Stage {
     Greeting,
 }
 
+/// A connection attempt under way.
 #[derive(Clone, Debug)]
-pub(super) struct Attempt {
-    pub(super) id: AttemptId,
+pub(super) struct Connecting {
+    pub(super) id: ConnectingId,
     pub(super) stage: Stage,
     /// What each step may take.
     pub(super) limit: Duration,
@@ -51,9 +52,9 @@ pub(super) struct Attempt {
     pub(super) subflow: Option<SubflowId>,
 }
 
-impl Attempt {
+impl Connecting {
     /// One whose dial may take `limit`.
-    pub(super) fn new(id: AttemptId, limit: Option<Duration>, now: Instant) -> Self {
+    pub(super) fn new(id: ConnectingId, limit: Option<Duration>, now: Instant) -> Self {
         let deadline = limit.map(|limit| now + limit);
         let (limit, rtt) = (limit.unwrap_or_default(), Duration::ZERO);
         Self { id, stage: Stage::Dialing, limit, deadline, rtt, subflow: None }
@@ -97,7 +98,7 @@ impl Attempt {
     }
 
     /// Its number, if its time has run out.
-    pub(super) fn late(&self, now: Instant) -> Option<AttemptId> {
+    pub(super) fn late(&self, now: Instant) -> Option<ConnectingId> {
         self.deadline.is_some_and(|deadline| deadline <= now).then_some(self.id)
     }
 }
