@@ -125,7 +125,7 @@ fn drive(bytes: &[u8], config: &SessionConfig, mut act: impl FnMut(&mut Session,
         session.handle_room(SubflowId(id as u64), 1 << 14);
         let _ = session.poll_transmit(SubflowId(id as u64), &mut out, now);
         while session.poll_event().is_some() || session.poll_wake().is_some() {}
-        while session.poll_fate().is_some() {}
+        while session.poll_outcome().is_some() {}
         turns += 1;
         if turns % 32 == 0 || rest.is_empty() {
             // The first and the last block may be held for a byte each.

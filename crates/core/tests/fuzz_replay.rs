@@ -6,7 +6,7 @@ mod targets;
 
 use bytes::BytesMut;
 use proptest::prelude::*;
-use weftline_core::wire::{Ack, Bounds, Cancel, Data, Fate, Hello, Preamble, Record};
+use weftline_core::wire::{Ack, Bounds, Cancel, Data, DeliveryStatus, Hello, Preamble, Record};
 
 /// Runs `target` over its corpus; returns how many files it has.
 #[expect(clippy::disallowed_methods, reason = "a test reads its corpus")]
@@ -109,7 +109,7 @@ fn written(records: &[(u8, u64, u64, u64, bool, u8)]) -> Vec<u8> {
         let record = match kind {
             0 => Record::Message(message),
             1 => Record::Cancel(Cancel { number, oldest: 0, expired: flag, message }),
-            2 => Record::Fate(Fate { number, delivered: flag }),
+            2 => Record::DeliveryStatus(DeliveryStatus { number, delivered: flag }),
             3 => Record::Ack(Ack { in_order: offset, taken: number, ..Ack::default() }),
             _ => Record::Data(Data { offset, payload: vec![number as u8; len as usize].into() }),
         };

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use weftline_core::path::{PathId, SubflowId};
 use weftline_core::scheduler::{Entry, REGISTRY};
 use weftline_core::session::{
-    Event, Incoming, MessageFate, MessageId, MessageLimits, MessageOptions, Outcome, SendError,
+    Event, Incoming, MessageId, MessageLimits, MessageOptions, MessageOutcome, Outcome, SendError,
 };
 use weftline_core::{ByteCount, Instant, Session, SessionConfig};
 
@@ -58,7 +58,7 @@ struct Node {
     input: BTreeMap<SubflowId, BytesMut>,
     /// What was accepted for sending.
     sent: BTreeMap<MessageId, (u64, Bytes)>,
-    fates: BTreeMap<MessageId, MessageFate>,
+    outcomes: BTreeMap<MessageId, MessageOutcome>,
     /// What came from the other node: `None` for a notice.
     got: BTreeMap<MessageId, Result<Bytes, Outcome>>,
     closed: bool,
@@ -95,7 +95,7 @@ impl World {
             session: Session::new(&config, Instant::ZERO),
             input: BTreeMap::new(),
             sent: BTreeMap::new(),
-            fates: BTreeMap::new(),
+            outcomes: BTreeMap::new(),
             got: BTreeMap::new(),
             closed: false,
             count: 0,
@@ -204,8 +204,11 @@ impl World {
                     node.closed |= event == Event::Closed;
                     assert!(!matches!(event, Event::Reset(..)), "{event:?}");
                 }
-                while let Some(fate) = node.session.poll_fate() {
-                    assert!(node.fates.insert(fate.id, fate).is_none(), "{fate:?} is told twice");
+                while let Some(ended) = node.session.poll_outcome() {
+                    assert!(
+                        node.outcomes.insert(ended.id, ended).is_none(),
+                        "{ended:?} is told twice"
+                    );
                 }
                 let held = node.session.stats().receive_memory.as_u64();
                 assert!(held <= MEMORY + LONGEST, "{held} bytes held");
@@ -276,9 +279,9 @@ impl World {
         let node = |node: &Node| {
             let stats = node.session.stats();
             format!(
-                "sent {} with {} fates, got {}, acknowledged {}, closed {}",
+                "sent {} with {} outcomes, got {}, acknowledged {}, closed {}",
                 node.sent.len(),
-                node.fates.len(),
+                node.outcomes.len(),
                 node.got.len(),
                 stats.acknowledged,
                 node.closed
@@ -290,18 +293,18 @@ impl World {
     /// Both ends agree on every message.
     fn check(&self) {
         for (from, to) in [(&self.nodes[0], &self.nodes[1]), (&self.nodes[1], &self.nodes[0])] {
-            assert_eq!(from.fates.len(), from.sent.len(), "every message has a fate");
+            assert_eq!(from.outcomes.len(), from.sent.len(), "every message has an outcome");
             assert_eq!(to.got.len(), from.sent.len(), "every message is told of");
             let mut total = 0;
             for (id, (tag, payload)) in &from.sent {
-                let fate = from.fates[id];
-                assert_eq!(fate.tag, *tag);
+                let ended = from.outcomes[id];
+                assert_eq!(ended.tag, *tag);
                 match &to.got[id] {
                     Ok(got) => {
-                        assert_eq!(fate.outcome, Outcome::Delivered);
+                        assert_eq!(ended.outcome, Outcome::Delivered);
                         assert!(got == payload, "message {id} differs");
                     }
-                    Err(outcome) => assert_eq!(fate.outcome, *outcome),
+                    Err(outcome) => assert_eq!(ended.outcome, *outcome),
                 }
                 total += payload.len() as u64;
             }
@@ -333,7 +336,7 @@ impl Node {
         let (id, got) = match self.session.poll_message(now) {
             None => return false,
             Some(Incoming::Message(message)) => (message.id, Ok(message.payload)),
-            Some(Incoming::Dropped(fate)) => (fate.id, Err(fate.outcome)),
+            Some(Incoming::Dropped(ended)) => (ended.id, Err(ended.outcome)),
         };
         assert!(self.got.insert(id, got).is_none(), "message {id} comes twice");
         true

@@ -129,7 +129,9 @@ pub use forward::{
 pub use limits::Limits;
 pub use links::LinkState;
 pub use memory::{MemoryBudget, MemoryLease};
-pub use messages::{Fates, MessageError, MessageReceiver, MessageSender, Messages, SendOptions};
+pub use messages::{
+    MessageError, MessageOutcomes, MessageReceiver, MessageSender, Messages, SendOptions,
+};
 pub use reach::{Reach, check_listen, reach};
 pub use server::{Server, ServerBuilder, ServerControl};
 pub use settings::PathConfig;
@@ -141,5 +143,7 @@ pub use tls::{
 pub use token::{Token, TokenLine};
 pub use weave::WeaveWatch;
 pub use weftline_core::gate::PathGate;
-pub use weftline_core::session::{Incoming, Message, MessageFate, MessageId, Outcome, SendError};
+pub use weftline_core::session::{
+    Incoming, Message, MessageId, MessageOutcome, Outcome, SendError,
+};
 pub use weftline_core::{PathId, PathPolicy, Role};

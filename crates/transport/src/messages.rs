@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::mpsc;
 use weftline_core::ByteCount;
-use weftline_core::session::{Incoming, MessageFate, MessageId, MessageOptions, SendError};
+use weftline_core::session::{Incoming, MessageId, MessageOptions, MessageOutcome, SendError};
 
 use crate::clock;
 use crate::connection::{Connection, Handle};
@@ -48,14 +48,14 @@ pub struct MessageReceiver {
 }
 
 /// How messages end, as it becomes known. Does not keep the connection open.
-pub struct Fates {
-    inbox: mpsc::Receiver<MessageFate>,
+pub struct MessageOutcomes {
+    inbox: mpsc::Receiver<MessageOutcome>,
     shared: Arc<Shared>,
 }
 
-impl std::fmt::Debug for Fates {
+impl std::fmt::Debug for MessageOutcomes {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Fates").finish_non_exhaustive()
+        f.debug_struct("MessageOutcomes").finish_non_exhaustive()
     }
 }
 
@@ -77,7 +77,7 @@ impl Messages {
     ///
     /// # Errors
     /// The connection failed; or the message is empty, too long for the peer, has a tag too
-    /// large, or waited past its deadline: it was not sent, and has no fate.
+    /// large, or waited past its deadline: it was not sent, and has no outcome.
     pub async fn send(
         &mut self,
         payload: impl Into<Bytes>,
@@ -122,9 +122,9 @@ impl Messages {
         self.sender.unsent()
     }
 
-    /// See [`MessageSender::fates`].
-    pub fn fates(&self) -> Fates {
-        self.sender.fates()
+    /// See [`MessageSender::outcomes`].
+    pub fn outcomes(&self) -> MessageOutcomes {
+        self.sender.outcomes()
     }
 
     /// Half-closes: the peer gets what was sent so far, then the end.
@@ -190,8 +190,8 @@ impl MessageSender {
         sent.unwrap_or(Err(SendError::Full.into()))
     }
 
-    /// Drops a message, all of it that has not been sent. Returns whether its fate was open;
-    /// whether it was delivered nevertheless, [`fates`](Self::fates) tells.
+    /// Drops a message, all of it that has not been sent. Returns whether its outcome was open;
+    /// whether it was delivered nevertheless, [`outcomes`](Self::outcomes) tells.
     pub fn cancel(&self, id: MessageId) -> bool {
         self.handle.0.shared.cancel_message(id)
     }
@@ -209,9 +209,9 @@ impl MessageSender {
 
     /// How messages end from here on. While it exists it has to be read: `send` waits when 16,384
     /// ends have not been taken. A second call ends the first one's.
-    pub fn fates(&self) -> Fates {
+    pub fn outcomes(&self) -> MessageOutcomes {
         let shared = Arc::clone(&self.handle.0.shared);
-        Fates { inbox: shared.open_fates(), shared }
+        MessageOutcomes { inbox: shared.open_outcomes(), shared }
     }
 
     /// Half-closes: the peer gets what was sent so far, then the end.
@@ -250,21 +250,21 @@ impl MessageReceiver {
     }
 }
 
-impl Fates {
-    /// The next message whose fate is known; `None` when the connection is over, or another
-    /// [`MessageSender::fates`] was called. Messages open when a connection fails have no fate.
+impl MessageOutcomes {
+    /// The outcome of the next message that ends; `None` when the connection is over, or another
+    /// [`MessageSender::outcomes`] was called. Messages open when a connection fails have no outcome.
     /// Cancel safe.
-    pub async fn next(&mut self) -> Option<MessageFate> {
-        let fate = self.inbox.recv().await;
-        self.shared.took_fate();
-        fate
+    pub async fn next(&mut self) -> Option<MessageOutcome> {
+        let ended = self.inbox.recv().await;
+        self.shared.took_outcome();
+        ended
     }
 }
 
-impl Drop for Fates {
+impl Drop for MessageOutcomes {
     fn drop(&mut self) {
         self.inbox.close();
-        self.shared.took_fate();
+        self.shared.took_outcome();
     }
 }
 

@@ -21,7 +21,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tokio::sync::{Notify, broadcast, mpsc, watch};
 use weftline_core::life::{Life, Phase};
-use weftline_core::session::{MessageFate, RESET_ABANDONED, Session, SessionConfig};
+use weftline_core::session::{MessageOutcome, RESET_ABANDONED, Session, SessionConfig};
 use weftline_core::{ByteCount, Instant, PathId, SubflowId};
 
 use self::intake::Intake;
@@ -88,8 +88,8 @@ struct Inner {
     writer: Option<Waker>,
     end: Option<End>,
     /// Where the ends of messages go, if anywhere, and whether some have been taken from there.
-    fates: Option<mpsc::Sender<MessageFate>>,
-    took_fate: bool,
+    outcomes: Option<mpsc::Sender<MessageOutcome>>,
+    took_outcome: bool,
     /// When the timer task wakes up next.
     armed: Instant,
     /// Every path the connection has had.
@@ -184,8 +184,8 @@ impl Shared {
             reader: None,
             writer: None,
             end: None,
-            fates: None,
-            took_fate: false,
+            outcomes: None,
+            took_outcome: false,
             armed: Instant::FAR,
             names: BTreeMap::new(),
             planned: BTreeMap::new(),

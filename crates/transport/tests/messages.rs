@@ -38,7 +38,7 @@ async fn all(messages: &mut Messages) -> BTreeMap<u64, Option<Bytes>> {
     while let Some(incoming) = messages.recv().await.unwrap() {
         let (tag, payload) = match incoming {
             Incoming::Message(message) => (message.tag, Some(message.payload)),
-            Incoming::Dropped(fate) => (fate.tag, None),
+            Incoming::Dropped(ended) => (ended.tag, None),
         };
         assert!(got.insert(tag, payload).is_none(), "{tag} comes twice");
     }
@@ -50,7 +50,7 @@ async fn both_directions(security: Security) {
     let mut server = server.messages().bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
     let client = two_paths(client).server(server.local_addrs()[0]).messages().build().unwrap();
     let (mut ours, mut theirs) = ends(&mut server, &client).await;
-    let mut fates = ours.fates();
+    let mut outcomes = ours.outcomes();
     let asked = ours.send("which tiles?", tagged(1)).await.unwrap();
     assert_eq!(next(&mut theirs).await.payload, "which tiles?");
     for n in 0..50 {
@@ -62,13 +62,13 @@ async fn both_directions(security: Security) {
     for (tag, payload) in got {
         assert!(payload.unwrap() == pattern(1000 + 4000 * tag as usize, tag), "{tag} differs");
     }
-    let fate = fates.next().await.unwrap();
-    assert_eq!((fate.id, fate.tag, fate.outcome), (asked, 1, Outcome::Delivered));
+    let ended = outcomes.next().await.unwrap();
+    assert_eq!((ended.id, ended.tag, ended.outcome), (asked, 1, Outcome::Delivered));
     ours.shutdown();
     assert!(theirs.recv().await.unwrap().is_none());
     ours.closed().await.unwrap();
     theirs.closed().await.unwrap();
-    assert!(fates.next().await.is_none());
+    assert!(outcomes.next().await.is_none());
     let stats = theirs.stats().session.messages;
     assert_eq!((stats.sent, stats.delivered, stats.dropped, stats.received), (50, 50, 0, 1));
 }
@@ -104,7 +104,7 @@ async fn a_path_that_dies_takes_no_message_along() {
         };
         let (mut sender, _receiver) = ours.into_split();
         let control = sender.control();
-        let mut fates = sender.fates();
+        let mut outcomes = sender.outcomes();
         let sizes = |tag: u64| 1 + (tag * 7919 % 200_000) as usize;
         let sending = tokio::spawn(async move {
             let mut tag = 0;
@@ -155,8 +155,8 @@ async fn a_path_that_dies_takes_no_message_along() {
         theirs_sender.shutdown();
         sender.control().closed().await.unwrap();
         let mut delivered = 0;
-        while let Some(fate) = fates.next().await {
-            assert_eq!(fate.outcome, Outcome::Delivered);
+        while let Some(one) = outcomes.next().await {
+            assert_eq!(one.outcome, Outcome::Delivered);
             delivered += 1;
         }
         assert_eq!(delivered, sent);
@@ -196,7 +196,7 @@ async fn deadlines_and_cancels_reach_both_ends() {
     let client = two_paths(client).server(relay.address).messages().build().unwrap();
     patiently(async {
         let (mut ours, mut theirs) = ends(&mut server, &client).await;
-        let mut fates = ours.fates();
+        let mut outcomes = ours.outcomes();
         // Without a path for a while, so that nothing of what follows is sent in time.
         relay.cut();
         while ours.stats().session.paths.values().any(|path| path.subflow.is_some()) {
@@ -227,8 +227,8 @@ async fn deadlines_and_cancels_reach_both_ends() {
         theirs.shutdown();
         ours.closed().await.unwrap();
         let mut ended = BTreeMap::new();
-        while let Some(fate) = fates.next().await {
-            ended.insert(fate.id, fate.outcome);
+        while let Some(one) = outcomes.next().await {
+            ended.insert(one.id, one.outcome);
         }
         let outcomes = [
             (expired, Outcome::Expired),

@@ -78,7 +78,7 @@ impl Session {
             }
             Record::Fin(offset) => self.recv.handle_fin(offset, now)?,
             Record::Cancel(cancel) => self.handle_cancel(id, &cancel, now)?,
-            Record::Fate(fate) => self.handle_fate(fate)?,
+            Record::DeliveryStatus(status) => self.handle_delivery_status(status)?,
             Record::Message(bounds) => self.recv.handle_bounds(&bounds)?,
             Record::PathPolicy(change) => self.handle_policy(change),
             Record::Ping(number) => {

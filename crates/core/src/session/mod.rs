@@ -46,8 +46,8 @@ pub use self::config::SessionConfig;
 pub use self::error::{Misuse, SchedulerFault, SessionError, Wrong};
 use self::liveness::Liveness;
 pub use self::messages::{
-    DEFAULT_LONGEST_MESSAGE, Incoming, MAX_LONGEST_MESSAGE, MAX_OPEN_MESSAGES, Message,
-    MessageFate, MessageId, MessageLimits, MessageOptions, Outcome, SendError,
+    DEFAULT_LONGEST_MESSAGE, Incoming, MAX_LONGEST_MESSAGE, MAX_OPEN_MESSAGES, Message, MessageId,
+    MessageLimits, MessageOptions, MessageOutcome, Outcome, SendError,
 };
 use self::recv::RecvHalf;
 use self::send::SendHalf;
@@ -57,7 +57,7 @@ use crate::Instant;
 use crate::path::{PathId, PathInfo, SubflowId};
 use crate::reassembly::Reassembly;
 use crate::scheduler::Kind;
-use crate::wire::{Fate, PolicyNote, Refusal, VARINT_MAX};
+use crate::wire::{DeliveryStatus, PolicyNote, Refusal, VARINT_MAX};
 
 /// What the application or the path manager should know.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,7 +111,7 @@ struct Control {
     reset: bool,
     pongs: Vec<u64>,
     /// Answers to the peer's cancels, and the number of the next cancel of ours.
-    fates: Vec<Fate>,
+    delivery_statuses: Vec<DeliveryStatus>,
     next_cancel: u64,
     ping_at: Instant,
     ping: Option<(u64, Instant)>,

@@ -16,7 +16,8 @@ use crate::ranges::RangeSet;
 use crate::reassembly::{MAX_PIECES, Reassembly};
 use crate::subflow::Kind;
 use crate::wire::{
-    Ack, Bounds, Cancel, Data, Fate, INITIAL_CREDIT, MAX_ACK_RANGES, MAX_SUBFLOW_ACKS, SubflowAck,
+    Ack, Bounds, Cancel, Data, DeliveryStatus, INITIAL_CREDIT, MAX_ACK_RANGES, MAX_SUBFLOW_ACKS,
+    SubflowAck,
 };
 
 /// The same time where the last hole has been filled: a sender that works in windows, as FBDT is
@@ -327,16 +328,16 @@ impl RecvHalf {
         &mut self,
         cancel: &Cancel,
         now: Instant,
-    ) -> Result<Option<Fate>, SessionError> {
+    ) -> Result<Option<DeliveryStatus>, SessionError> {
         self.check_end(&cancel.message)?;
         let inbox = self.inbox.as_mut().ok_or(SessionError::NoMessages)?;
-        let fate = inbox.handle_cancel(&mut self.stream, cancel)?;
+        let status = inbox.handle_cancel(&mut self.stream, cancel)?;
         self.check_pieces()?;
-        if fate.is_some_and(|fate| !fate.delivered) {
+        if status.is_some_and(|status| !status.delivered) {
             self.note_untold(cancel.message.offset..cancel.message.end());
         }
         self.schedule_ack(self.is_complete(), now);
-        Ok(fate)
+        Ok(status)
     }
 
     fn check_end(&self, message: &Bounds) -> Result<(), SessionError> {

@@ -289,7 +289,7 @@ impl SendHalf {
 
     /// Whether the peer has everything and knows that it is everything.
     pub(super) fn is_done(&self) -> bool {
-        let waits = self.outbox.as_ref().is_some_and(|outbox| outbox.awaits_fate());
+        let waits = self.outbox.as_ref().is_some_and(|outbox| outbox.awaits_status());
         self.fin_acked() && self.una == self.buffer.end() && !waits
     }
 

@@ -119,8 +119,8 @@ impl Session {
         for number in control.pongs.drain(..) {
             Record::Pong(number).encode(&mut block);
         }
-        for fate in control.fates.drain(..) {
-            Record::Fate(fate).encode(&mut block);
+        for status in control.delivery_statuses.drain(..) {
+            Record::DeliveryStatus(status).encode(&mut block);
         }
         if let Some(outbox) = &self.send.outbox {
             outbox.put_cancels(&mut control.next_cancel, &mut block);

@@ -21,7 +21,7 @@ pub struct Bounds {
 pub struct Cancel {
     /// The cancels of a direction are numbered from 0.
     pub number: u64,
-    /// The oldest number whose fate the sender does not know; at most `number`.
+    /// The oldest number whose delivery status the sender does not know; at most `number`.
     pub oldest: u64,
     /// Whether a deadline was the reason, rather than the application.
     pub expired: bool,
@@ -31,7 +31,7 @@ pub struct Cancel {
 
 /// Answers a [`Cancel`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fate {
+pub struct DeliveryStatus {
     /// The cancel's number.
     pub number: u64,
     /// Whether the message had arrived whole before the cancel.
@@ -73,7 +73,7 @@ impl Cancel {
     }
 }
 
-impl Fate {
+impl DeliveryStatus {
     pub(super) fn put(&self, out: &mut impl BufMut) {
         varint::put(out, self.number);
         varint::put(out, u64::from(self.delivered));

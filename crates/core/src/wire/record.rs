@@ -5,7 +5,7 @@ use std::ops::Range;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use super::handshake::{Hello, HelloReply, Join, JoinReply, Refusal};
-use super::message::{Bounds, Cancel, Fate};
+use super::message::{Bounds, Cancel, DeliveryStatus};
 use super::policy::PolicyChange;
 use super::varint::{self, Reader};
 use super::{
@@ -31,7 +31,7 @@ mod kind {
     pub(super) const MESSAGE: u64 = 0x30;
     pub(super) const PATH_POLICY: u64 = 0x31;
     pub(super) const CANCEL: u64 = 0x32;
-    pub(super) const FATE: u64 = 0x34;
+    pub(super) const DELIVERY_STATUS: u64 = 0x34;
 }
 
 /// Flags of an acknowledgement: the stream's end is known; the number of messages taken follows.
@@ -87,7 +87,7 @@ pub enum Record {
     /// Stream bytes.
     Data(Data),
     /// What became of a message that was to be dropped.
-    Fate(Fate),
+    DeliveryStatus(DeliveryStatus),
     /// The stream ends at this offset.
     Fin(u64),
     /// Opens a connection.
@@ -173,7 +173,9 @@ impl Record {
             kind::CANCEL => (Cancel::read(&mut reader).map(Self::Cancel), "cancel"),
             kind::CREDIT_WISH => (reader.varint().map(Self::CreditWish), "credit wish"),
             kind::DATA => (Data::read(body).map(Self::Data), "data"),
-            kind::FATE => (Fate::read(&mut reader).map(Self::Fate), "fate"),
+            kind::DELIVERY_STATUS => {
+                (DeliveryStatus::read(&mut reader).map(Self::DeliveryStatus), "fate")
+            }
             kind::FIN => (reader.varint().map(Self::Fin), "fin"),
             kind::HELLO => (Hello::read(&mut reader).map(Self::Hello), "hello"),
             kind::HELLO_REPLY => {
@@ -201,7 +203,7 @@ impl Record {
             Self::Cancel(_) => kind::CANCEL,
             Self::CreditWish(_) => kind::CREDIT_WISH,
             Self::Data(_) => kind::DATA,
-            Self::Fate(_) => kind::FATE,
+            Self::DeliveryStatus(_) => kind::DELIVERY_STATUS,
             Self::Fin(_) => kind::FIN,
             Self::Hello(_) => kind::HELLO,
             Self::HelloReply(_) => kind::HELLO_REPLY,
@@ -228,7 +230,7 @@ impl Record {
                 varint::put(out, data.offset);
                 out.put_slice(&data.payload);
             }
-            Self::Fate(fate) => fate.put(out),
+            Self::DeliveryStatus(status) => status.put(out),
             Self::Hello(hello) => hello.put(out),
             Self::HelloReply(reply) => reply.put(out),
             Self::Join(join) => join.put(out),

@@ -126,8 +126,9 @@ fn record() -> impl Strategy<Value = Record> {
         ack().prop_map(Record::Ack),
         bounds().prop_map(Record::Message),
         cancel().prop_map(Record::Cancel),
-        (number(), any::<bool>())
-            .prop_map(|(number, delivered)| Record::Fate(Fate { number, delivered })),
+        (number(), any::<bool>()).prop_map(|(number, delivered)| Record::DeliveryStatus(
+            DeliveryStatus { number, delivered }
+        )),
         number().prop_map(Record::CreditWish),
         (0u64..1 << 60, payload)
             .prop_map(|(offset, p)| Record::Data(Data { offset, payload: Bytes::from(p) })),

@@ -104,8 +104,8 @@ impl Live {
                 (Incoming::Message(message), _) => {
                     self.player.handle_message(&message.payload, now).map(drop)
                 }
-                (Incoming::Dropped(fate), CLIENT) => {
-                    self.player.handle_dropped(fate.tag);
+                (Incoming::Dropped(dropped), CLIENT) => {
+                    self.player.handle_dropped(dropped.tag);
                     Ok(())
                 }
                 (Incoming::Dropped(_), _) => Ok(()),
@@ -124,7 +124,7 @@ impl Live {
         if self.tick.is_none() {
             return;
         }
-        while session.poll_fate().is_some() {}
+        while session.poll_outcome().is_some() {}
         let queue = &mut self.queues[end];
         if end == SERVER {
             queue.extend(std::iter::from_fn(|| self.server.poll_transmit()));

@@ -431,9 +431,9 @@ impl Multi {
     /// The application sends the messages that it has made, as far as there is room.
     fn send_messages(&mut self, source: &mut Source, now: Instant) {
         let session = &mut self.sessions[SERVER];
-        while let Some(fate) = session.poll_fate() {
-            if fate.outcome != Outcome::Delivered {
-                source.message_ended(fate.tag, false, now.as_nanos());
+        while let Some(ended) = session.poll_outcome() {
+            if ended.outcome != Outcome::Delivered {
+                source.message_ended(ended.tag, false, now.as_nanos());
             }
         }
         while let Some(made) = source.next_message(now.as_nanos()) {

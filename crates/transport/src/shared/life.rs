@@ -88,7 +88,7 @@ impl Inner {
         self.life.handle_progress(&mut self.session, now);
         self.drain_events(now, effects);
         if self.session.has_messages() {
-            self.drain_fates(effects);
+            self.drain_outcomes(effects);
         }
         while let Some(id) = self.session.poll_wake() {
             effects.notifies.extend(self.slot(id).map(|slot| Arc::clone(&slot.wake)));

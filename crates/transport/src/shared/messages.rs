@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::mpsc;
 use weftline_core::session::{
-    Incoming, MAX_OPEN_MESSAGES, MessageFate, MessageId, MessageOptions, SendError,
+    Incoming, MAX_OPEN_MESSAGES, MessageId, MessageOptions, MessageOutcome, SendError,
 };
 
 use super::{Effects, End, Inner, Shared};
@@ -15,7 +15,7 @@ use crate::error::Error;
 
 /// Ends of messages kept for the application. A message is taken for sending while there is room
 /// for the ends of all that may be open, so that none is lost.
-const FATES: usize = 2 * MAX_OPEN_MESSAGES;
+const OUTCOMES: usize = 2 * MAX_OPEN_MESSAGES;
 
 /// Why a message was not taken for sending.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -50,7 +50,7 @@ impl Shared {
                 None => {}
             }
             inner.reserve_send(payload.len() as u64, now);
-            let room = inner.fates.as_ref().map_or(FATES, mpsc::Sender::capacity);
+            let room = inner.outcomes.as_ref().map_or(OUTCOMES, mpsc::Sender::capacity);
             let sent = match room > MAX_OPEN_MESSAGES {
                 true => inner.session.send_message(payload.clone(), options, now),
                 false => Err(SendError::Full),
@@ -66,7 +66,7 @@ impl Shared {
         })
     }
 
-    /// Drops a message, if its fate is open.
+    /// Drops a message whose outcome is open.
     pub(crate) fn cancel_message(&self, id: MessageId) -> bool {
         self.with(|inner, now| inner.end.is_none() && inner.session.cancel_message(id, now))
     }
@@ -105,30 +105,31 @@ impl Shared {
     }
 
     /// The ends of messages from here on. Only the newest receiver gets them.
-    pub(crate) fn open_fates(&self) -> mpsc::Receiver<MessageFate> {
-        let (to, from) = mpsc::channel(FATES);
-        self.with(|inner, _| inner.fates = Some(to));
+    pub(crate) fn open_outcomes(&self) -> mpsc::Receiver<MessageOutcome> {
+        let (to, from) = mpsc::channel(OUTCOMES);
+        self.with(|inner, _| inner.outcomes = Some(to));
         from
     }
 
     /// The application has taken an end of a message, or lets go of them.
-    pub(crate) fn took_fate(&self) {
-        self.with(|inner, _| inner.took_fate = true);
+    pub(crate) fn took_outcome(&self) {
+        self.with(|inner, _| inner.took_outcome = true);
     }
 }
 
 impl Inner {
     /// Hands on the ends of messages.
-    pub(super) fn drain_fates(&mut self, effects: &mut Effects) {
-        while let Some(fate) = self.session.poll_fate() {
+    pub(super) fn drain_outcomes(&mut self, effects: &mut Effects) {
+        while let Some(ended) = self.session.poll_outcome() {
             // It fails when the application does not want them any more.
-            self.fates = self.fates.take().filter(|fates| fates.try_send(fate).is_ok());
+            self.outcomes =
+                self.outcomes.take().filter(|outcomes| outcomes.try_send(ended).is_ok());
         }
         if self.end.is_some() {
-            self.fates = None;
+            self.outcomes = None;
         }
-        if std::mem::take(&mut self.took_fate) {
-            self.fates = self.fates.take().filter(|fates| !fates.is_closed());
+        if std::mem::take(&mut self.took_outcome) {
+            self.outcomes = self.outcomes.take().filter(|outcomes| !outcomes.is_closed());
             effects.wakers.extend(self.writer.take());
         }
     }

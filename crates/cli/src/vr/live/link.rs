@@ -217,7 +217,7 @@ impl Receiver {
                 let incoming = receiver.recv().await.map_err(io::Error::other)?;
                 Ok(incoming.map(|incoming| match incoming {
                     Incoming::Message(message) => Received::Message(message.payload),
-                    Incoming::Dropped(fate) => Received::CalledBack(fate.tag),
+                    Incoming::Dropped(dropped) => Received::CalledBack(dropped.tag),
                 }))
             }
             Self::Stream(receiver) => Ok(receiver.recv().await?.map(Received::Message)),

@@ -6,10 +6,12 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::BytesMut;
 
 use super::super::SessionError;
-use super::{Incoming, MAX_OPEN_MESSAGES, Message, MessageFate, MessageId, MessageLimits, Outcome};
+use super::{
+    Incoming, MAX_OPEN_MESSAGES, Message, MessageId, MessageLimits, MessageOutcome, Outcome,
+};
 use crate::ranges::RangeSet;
 use crate::reassembly::Reassembly;
-use crate::wire::{Bounds, Cancel, Data, Fate, INITIAL_CREDIT, VARINT_MAX};
+use crate::wire::{Bounds, Cancel, Data, DeliveryStatus, INITIAL_CREDIT, VARINT_MAX};
 
 /// The peer's messages.
 #[derive(Debug)]
@@ -31,9 +33,9 @@ pub(in crate::session) struct Inbox {
     memory: u64,
     /// Of these, whole ones that the application has not taken.
     ready_bytes: u64,
-    /// The fates of cancels from the oldest on that the peer may ask for again: whether the
+    /// The delivery statuses of the cancels from the oldest on that the peer may ask for again: whether the
     /// message had arrived whole.
-    fates: BTreeMap<u64, bool>,
+    statuses: BTreeMap<u64, bool>,
     oldest_cancel: u64,
     received: u64,
     dropped: u64,
@@ -61,7 +63,7 @@ impl Inbox {
             charged: INITIAL_CREDIT,
             memory: 0,
             ready_bytes: 0,
-            fates: BTreeMap::new(),
+            statuses: BTreeMap::new(),
             oldest_cancel: 0,
             received: 0,
             dropped: 0,
@@ -198,26 +200,26 @@ impl Inbox {
         self.ready.push_back(Incoming::Message(message));
     }
 
-    /// Drops a message unless it has arrived whole. `None` if the peer knows its fate already.
+    /// Drops a message unless it has arrived whole. `None` if the peer knows its delivery status already.
     pub(in crate::session) fn handle_cancel(
         &mut self,
         stream: &mut Reassembly,
         cancel: &Cancel,
-    ) -> Result<Option<Fate>, SessionError> {
+    ) -> Result<Option<DeliveryStatus>, SessionError> {
         let number = cancel.number;
         if number < self.oldest_cancel {
             return Ok(None);
         }
         self.oldest_cancel = self.oldest_cancel.max(cancel.oldest);
-        while let Some(entry) = self.fates.first_entry()
+        while let Some(entry) = self.statuses.first_entry()
             && *entry.key() < self.oldest_cancel
         {
             entry.remove();
         }
-        if let Some(&delivered) = self.fates.get(&number) {
-            return Ok(Some(Fate { number, delivered }));
+        if let Some(&delivered) = self.statuses.get(&number) {
+            return Ok(Some(DeliveryStatus { number, delivered }));
         }
-        if self.fates.len() >= MAX_OPEN_MESSAGES {
+        if self.statuses.len() >= MAX_OPEN_MESSAGES {
             return Err(SessionError::TooManyMessages(MAX_OPEN_MESSAGES));
         }
         let known = self.check(stream, &cancel.message)?;
@@ -225,8 +227,8 @@ impl Inbox {
         if !delivered {
             self.discard(stream, cancel)?;
         }
-        self.fates.insert(number, delivered);
-        Ok(Some(Fate { number, delivered }))
+        self.statuses.insert(number, delivered);
+        Ok(Some(DeliveryStatus { number, delivered }))
     }
 
     fn discard(&mut self, stream: &mut Reassembly, cancel: &Cancel) -> Result<(), SessionError> {
@@ -240,8 +242,8 @@ impl Inbox {
         self.free(range);
         self.dropped += 1;
         let outcome = if cancel.expired { Outcome::Expired } else { Outcome::Cancelled };
-        let fate = MessageFate { id: MessageId(offset), tag, outcome };
-        self.ready.push_back(Incoming::Dropped(fate));
+        let dropped = MessageOutcome { id: MessageId(offset), tag, outcome };
+        self.ready.push_back(Incoming::Dropped(dropped));
         Ok(())
     }
 

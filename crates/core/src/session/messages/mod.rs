@@ -17,7 +17,7 @@ use bytes::Bytes;
 use super::{Event, Session, SessionError};
 use crate::Instant;
 use crate::path::SubflowId;
-use crate::wire::{Cancel, Fate};
+use crate::wire::{Cancel, DeliveryStatus};
 
 /// Most messages that are begun and not yet taken by the peer's application, in each direction.
 pub const MAX_OPEN_MESSAGES: usize = 16_384;
@@ -92,7 +92,7 @@ pub enum Outcome {
 
 /// The end of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MessageFate {
+pub struct MessageOutcome {
     /// The message.
     pub id: MessageId,
     /// What the sender's application calls it.
@@ -105,7 +105,7 @@ pub struct MessageFate {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Incoming {
     /// The peer dropped a message, which will not come any more.
-    Dropped(MessageFate),
+    Dropped(MessageOutcome),
     /// A message.
     Message(Message),
 }
@@ -173,8 +173,8 @@ impl Session {
     }
 
     /// Drops a message, all of it that has not arrived. Returns whether there was anything to drop:
-    /// `false` means that its fate is known already or on its way to being. It may still turn out
-    /// to have been delivered; [`poll_fate`](Self::poll_fate) tells.
+    /// `false` means that its outcome is known already or about to be. It may still turn out
+    /// to have been delivered; [`poll_outcome`](Self::poll_outcome) tells.
     pub fn cancel_message(&mut self, id: MessageId, now: Instant) -> bool {
         let dropped = self.send.cancel_message(id, Outcome::Cancelled);
         if dropped {
@@ -204,8 +204,8 @@ impl Session {
     }
 
     /// The end of the next message of ours: to be drained like [`poll_event`](Self::poll_event).
-    pub fn poll_fate(&mut self) -> Option<MessageFate> {
-        self.send.outbox.as_mut()?.poll_fate()
+    pub fn poll_outcome(&mut self) -> Option<MessageOutcome> {
+        self.send.outbox.as_mut()?.poll_outcome()
     }
 
     /// Bytes written that no subflow has been given yet.
@@ -222,19 +222,22 @@ impl Session {
         cancel: &Cancel,
         now: Instant,
     ) -> Result<(), SessionError> {
-        let Some(fate) = self.recv.handle_cancel(cancel, now)? else { return Ok(()) };
+        let Some(status) = self.recv.handle_cancel(cancel, now)? else { return Ok(()) };
         let Some(control) = self.control.get_mut(&id) else { return Ok(()) };
-        if control.fates.len() >= MAX_OPEN_MESSAGES {
+        if control.delivery_statuses.len() >= MAX_OPEN_MESSAGES {
             return Err(SessionError::TooManyMessages(MAX_OPEN_MESSAGES));
         }
-        control.fates.push(fate);
+        control.delivery_statuses.push(status);
         self.wake(id);
         Ok(())
     }
 
-    pub(super) fn handle_fate(&mut self, fate: Fate) -> Result<(), SessionError> {
+    pub(super) fn handle_delivery_status(
+        &mut self,
+        status: DeliveryStatus,
+    ) -> Result<(), SessionError> {
         let outbox = self.send.outbox.as_mut().ok_or(SessionError::NoMessages)?;
-        if outbox.handle_fate(fate) {
+        if outbox.handle_delivery_status(status) {
             self.wake_all();
         }
         Ok(())

@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 
-use super::{MAX_OPEN_MESSAGES, MessageFate, MessageId, MessageLimits, MessageOptions, Outcome};
+use super::{MAX_OPEN_MESSAGES, MessageId, MessageLimits, MessageOptions, MessageOutcome, Outcome};
 use crate::Instant;
 use crate::ranges::RangeSet;
 use crate::scheduler::Messages;
-use crate::wire::{Ack, Bounds, Cancel, Fate, Record};
+use crate::wire::{Ack, Bounds, Cancel, DeliveryStatus, Record};
 
 const MAX_OPEN: u64 = MAX_OPEN_MESSAGES as u64;
 
-/// The messages of our direction whose fate is not known.
+/// The messages of our direction whose outcome is not known.
 #[derive(Debug)]
 pub(in crate::session) struct Outbox {
     longest: u64,
@@ -43,7 +43,7 @@ pub(in crate::session) struct Outbox {
     cancelled: u64,
     /// Whether there are cancels that subflows have not been given.
     new_cancels: bool,
-    fates: VecDeque<MessageFate>,
+    outcomes: VecDeque<MessageOutcome>,
     /// The length of a message that found no room, and how much was held then.
     pub(in crate::session) refused: Option<(u64, u64)>,
     delivered: u64,
@@ -102,7 +102,7 @@ impl Outbox {
             cancels: BTreeMap::new(),
             cancelled: 0,
             new_cancels: false,
-            fates: VecDeque::new(),
+            outcomes: VecDeque::new(),
             refused: None,
             delivered: 0,
             dropped: 0,
@@ -129,13 +129,13 @@ impl Outbox {
         (self.delivered, self.dropped)
     }
 
-    /// Whether the fate of a dropped message is still to come.
-    pub(in crate::session) fn awaits_fate(&self) -> bool {
+    /// Whether the delivery status of a dropped message is still to come.
+    pub(in crate::session) fn awaits_status(&self) -> bool {
         !self.cancels.is_empty() || !self.waiting.is_empty()
     }
 
-    pub(in crate::session) fn poll_fate(&mut self) -> Option<MessageFate> {
-        self.fates.pop_front()
+    pub(in crate::session) fn poll_outcome(&mut self) -> Option<MessageOutcome> {
+        self.outcomes.pop_front()
     }
 
     pub(in crate::session) fn next_deadline(&self) -> Option<Instant> {
@@ -271,21 +271,21 @@ impl Outbox {
     }
 
     /// Takes the answer to a cancel. Returns whether more cancels may go now.
-    pub(in crate::session) fn handle_fate(&mut self, fate: Fate) -> bool {
+    pub(in crate::session) fn handle_delivery_status(&mut self, status: DeliveryStatus) -> bool {
         // Each subflow answers; the first answer counts.
         let held_back = |cancels: &BTreeMap<u64, u64>| {
             let (first, last) = (cancels.first_key_value(), cancels.last_key_value());
             first.zip(last).is_some_and(|((first, _), (last, _))| last - first >= MAX_OPEN)
         };
         let held = held_back(&self.cancels);
-        let Some(start) = self.cancels.remove(&fate.number) else { return false };
+        let Some(start) = self.cancels.remove(&status.number) else { return false };
         let why = self.open.get(&start).and_then(|message| message.dropped);
         let why = why.unwrap_or(Outcome::Cancelled);
-        self.end(start, if fate.delivered { Outcome::Delivered } else { why });
+        self.end(start, if status.delivered { Outcome::Delivered } else { why });
         held
     }
 
-    /// The fate of a message is known.
+    /// The outcome of a message is known.
     fn end(&mut self, start: u64, outcome: Outcome) {
         let Some(message) = self.open.remove(&start) else { return };
         self.late.remove(&start);
@@ -297,7 +297,7 @@ impl Outbox {
             Outcome::Delivered => self.delivered += 1,
             Outcome::Cancelled | Outcome::Expired => self.dropped += 1,
         }
-        self.fates.push_back(MessageFate { id: MessageId(start), tag: message.tag, outcome });
+        self.outcomes.push_back(MessageOutcome { id: MessageId(start), tag: message.tag, outcome });
     }
 
     /// Gives messages whose deadline is later than `after` so much more time. Whether there are any.

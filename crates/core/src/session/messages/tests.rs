@@ -79,12 +79,12 @@ fn acks(records: &[Record]) -> impl Iterator<Item = &Ack> {
     records.iter().filter_map(|r| if let Record::Ack(ack) = r { Some(ack) } else { None })
 }
 
-fn fates(records: &[Record]) -> Vec<(u64, bool)> {
-    let fate = |record: &Record| match record {
-        Record::Fate(fate) => Some((fate.number, fate.delivered)),
+fn statuses(records: &[Record]) -> Vec<(u64, bool)> {
+    let status = |record: &Record| match record {
+        Record::DeliveryStatus(status) => Some((status.number, status.delivered)),
         _ => None,
     };
-    records.iter().filter_map(fate).collect()
+    records.iter().filter_map(status).collect()
 }
 
 fn take(session: &mut Session) -> Option<(u64, Option<usize>)> {
@@ -96,7 +96,7 @@ fn take(session: &mut Session) -> Option<(u64, Option<usize>)> {
             assert!(right.into_iter().all(|(n, &byte)| byte == (first + n as u64) as u8));
             (first, Some(message.payload.len()))
         }
-        Incoming::Dropped(fate) => (fate.id.0, None),
+        Incoming::Dropped(ended) => (ended.id.0, None),
     })
 }
 
@@ -197,7 +197,7 @@ fn no_more_messages_are_open_than_agreed() {
     assert_eq!(take(&mut ready), Some((0, Some(1))));
     give(&mut ready, ONE, &[one_more, data(MAX_OPEN_MESSAGES as u64, 1)]).unwrap();
     assert_eq!(give(&mut ready, ONE, &[cancel(0, 0, 1 << 20, 2)]), too_many);
-    // Cancels whose fate the peer never takes note of.
+    // Cancels whose delivery status the peer never takes note of.
     let mut cancelled = session();
     let mut result = Ok(());
     for n in 0..=MAX_OPEN_MESSAGES as u64 {
@@ -215,21 +215,21 @@ fn a_cancel_is_answered_where_it_came_from_and_always_alike() {
     // The first is whole; the second is not; the third was never begun.
     let cancels = [cancel(0, 0, 0, 100), cancel(1, 0, 100, 100), cancel(2, 0, 200, 50)];
     give(&mut session, TWO, &cancels).unwrap();
-    assert_eq!(fates(&sent(&mut session, ONE, 0, at(5))), []);
-    let fate = [(0, true), (1, false), (2, false)];
-    assert_eq!(fates(&sent(&mut session, TWO, 0, at(5))), fate);
+    assert_eq!(statuses(&sent(&mut session, ONE, 0, at(5))), []);
+    let status = [(0, true), (1, false), (2, false)];
+    assert_eq!(statuses(&sent(&mut session, TWO, 0, at(5))), status);
     give(&mut session, ONE, &cancels).unwrap();
     let records = sent(&mut session, ONE, 0, at(9));
-    assert_eq!(fates(&records), fate);
+    assert_eq!(statuses(&records), status);
     let all: Vec<_> = std::iter::from_fn(|| take(&mut session)).collect();
     assert_eq!(all, [(0, Some(100)), (100, None), (200, None)]);
     let stats = session.stats();
     assert_eq!((stats.delivered, stats.messages.received, stats.messages.lost), (250, 1, 2));
-    // What still comes of a cancelled message is dropped, and so is a cancel whose fate is known.
+    // What still comes of a cancelled message is dropped, and so is a cancel whose delivery status is known.
     give(&mut session, ONE, &[bounds(100, 100), data(100, 100)]).unwrap();
     assert_eq!(take(&mut session), None);
     give(&mut session, ONE, &[cancel(3, 3, 250, 1), cancel(1, 0, 100, 100)]).unwrap();
-    assert_eq!(fates(&sent(&mut session, ONE, 0, at(12))), [(3, false)]);
+    assert_eq!(statuses(&sent(&mut session, ONE, 0, at(12))), [(3, false)]);
 }
 
 /// All that `from` has to say goes to `to`, subflow by subflow.
@@ -256,21 +256,21 @@ fn an_unsent_message_that_is_cancelled_leaves_no_hole() {
     }
     assert_eq!(ours.stats().acknowledged, 330_000);
     assert_eq!(ours.stats().paths.values().map(|path| path.sent).sum::<u64>(), 30_000);
-    let mut fates: Vec<_> = std::iter::from_fn(|| ours.poll_fate()).collect();
-    fates.sort_by_key(|fate| fate.id);
-    let fate = |id, outcome| MessageFate { id, tag: 9, outcome };
+    let mut outcomes: Vec<_> = std::iter::from_fn(|| ours.poll_outcome()).collect();
+    outcomes.sort_by_key(|ended| ended.id);
+    let ended = |id, outcome| MessageOutcome { id, tag: 9, outcome };
     assert_eq!(
-        fates,
+        outcomes,
         [
-            fate(kept, Outcome::Delivered),
-            fate(dropped, Outcome::Cancelled),
-            fate(last, Outcome::Delivered)
+            ended(kept, Outcome::Delivered),
+            ended(dropped, Outcome::Cancelled),
+            ended(last, Outcome::Delivered)
         ]
     );
     let incoming = std::iter::from_fn(|| theirs.poll_message(at(11)));
     let (lost, came): (Vec<_>, Vec<_>) =
         incoming.partition(|incoming| matches!(incoming, Incoming::Dropped(_)));
-    assert_eq!(lost, [Incoming::Dropped(fate(dropped, Outcome::Cancelled))]);
+    assert_eq!(lost, [Incoming::Dropped(ended(dropped, Outcome::Cancelled))]);
     assert_eq!(came.len(), 2);
 }
 
@@ -295,11 +295,14 @@ fn a_deadline_drops_what_would_have_to_be_sent() {
         pass(&mut theirs, &mut ours, at(ms));
         pass(&mut ours, &mut theirs, at(ms));
     }
-    let fates: Vec<_> = std::iter::from_fn(|| ours.poll_fate()).collect();
-    let fate = |id, outcome| MessageFate { id, tag: 9, outcome };
-    let expected = [fate(sent_in_time, Outcome::Delivered), fate(too_late, Outcome::Expired)];
-    assert!(expected.iter().all(|fate| fates.contains(fate)) && fates.len() == 2, "{fates:?}");
-    let expired = Incoming::Dropped(fate(too_late, Outcome::Expired));
+    let outcomes: Vec<_> = std::iter::from_fn(|| ours.poll_outcome()).collect();
+    let ended = |id, outcome| MessageOutcome { id, tag: 9, outcome };
+    let expected = [ended(sent_in_time, Outcome::Delivered), ended(too_late, Outcome::Expired)];
+    assert!(
+        expected.iter().all(|one| outcomes.contains(one)) && outcomes.len() == 2,
+        "{outcomes:?}"
+    );
+    let expired = Incoming::Dropped(ended(too_late, Outcome::Expired));
     assert!(std::iter::from_fn(|| theirs.poll_message(at(41))).any(|got| got == expired));
 }
 
@@ -362,14 +365,24 @@ fn a_cancel_goes_on_every_new_subflow_until_its_fate_is_known() {
     session.subflow_down(ONE, at(2));
     session.subflow_up(SubflowId(3), PathId(1), at(2)).unwrap();
     assert_eq!(cancels(&mut session, SubflowId(3)), 1);
-    give(&mut session, TWO, &[Record::Fate(Fate { number: 0, delivered: true })]).unwrap();
-    let fate = session.poll_fate().map(|fate| fate.outcome);
-    assert_eq!(fate, Some(Outcome::Delivered), "the receiver's word counts");
+    give(
+        &mut session,
+        TWO,
+        &[Record::DeliveryStatus(DeliveryStatus { number: 0, delivered: true })],
+    )
+    .unwrap();
+    let outcome = session.poll_outcome().map(|ended| ended.outcome);
+    assert_eq!(outcome, Some(Outcome::Delivered), "the receiver's word counts");
     session.subflow_up(SubflowId(4), PathId(1), at(3)).unwrap();
     assert_eq!(cancels(&mut session, SubflowId(4)), 0);
-    // Fates nobody waits for change nothing.
-    give(&mut session, TWO, &[Record::Fate(Fate { number: 77, delivered: true })]).unwrap();
-    assert_eq!(session.poll_fate(), None);
+    // Statuses that nobody waits for change nothing.
+    give(
+        &mut session,
+        TWO,
+        &[Record::DeliveryStatus(DeliveryStatus { number: 77, delivered: true })],
+    )
+    .unwrap();
+    assert_eq!(session.poll_outcome(), None);
 }
 
 #[test]
