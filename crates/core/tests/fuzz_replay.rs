@@ -6,7 +6,9 @@ mod targets;
 
 use bytes::BytesMut;
 use proptest::prelude::*;
-use weftline_core::wire::{Ack, Bounds, Cancel, Data, DeliveryStatus, Hello, Preamble, Record};
+use weftline_core::wire::{
+    Ack, Cancel, Data, DeliveryStatus, Hello, MessageHeader, Preamble, Record,
+};
 
 /// Runs `target` over its corpus; returns how many files it has.
 #[expect(clippy::disallowed_methods, reason = "a test reads its corpus")]
@@ -105,7 +107,7 @@ proptest! {
 fn written(records: &[(u8, u64, u64, u64, bool, u8)]) -> Vec<u8> {
     let mut input = Vec::new();
     for &(kind, offset, len, number, flag, op) in records {
-        let message = Bounds { offset, len, tag: number };
+        let message = MessageHeader { offset, len, tag: number };
         let record = match kind {
             0 => Record::Message(message),
             1 => Record::Cancel(Cancel { number, oldest: 0, expired: flag, message }),

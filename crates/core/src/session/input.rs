@@ -79,7 +79,7 @@ impl Session {
             Record::Fin(offset) => self.recv.handle_fin(offset, now)?,
             Record::Cancel(cancel) => self.handle_cancel(id, &cancel, now)?,
             Record::DeliveryStatus(status) => self.handle_delivery_status(status)?,
-            Record::Message(bounds) => self.recv.handle_bounds(&bounds)?,
+            Record::Message(header) => self.recv.handle_header(&header)?,
             Record::PathPolicy(change) => self.handle_policy(change),
             Record::Ping(number) => {
                 if let Some(control) = self.control.get_mut(&id)

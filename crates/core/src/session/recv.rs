@@ -16,8 +16,8 @@ use crate::ranges::RangeSet;
 use crate::reassembly::{MAX_PIECES, Reassembly};
 use crate::subflow::Kind;
 use crate::wire::{
-    Ack, Bounds, Cancel, Data, DeliveryStatus, INITIAL_CREDIT, MAX_ACK_RANGES, MAX_SUBFLOW_ACKS,
-    SubflowAck,
+    Ack, Cancel, Data, DeliveryStatus, INITIAL_CREDIT, MAX_ACK_RANGES, MAX_SUBFLOW_ACKS,
+    MessageHeader, SubflowAck,
 };
 
 /// The same time where the last hole has been filled: a sender that works in windows, as FBDT is
@@ -316,11 +316,11 @@ impl RecvHalf {
         }
     }
 
-    /// Takes the bounds of a message.
-    pub(super) fn handle_bounds(&mut self, bounds: &Bounds) -> Result<(), SessionError> {
-        self.check_end(bounds)?;
+    /// Takes the header of a message.
+    pub(super) fn handle_header(&mut self, header: &MessageHeader) -> Result<(), SessionError> {
+        self.check_end(header)?;
         let inbox = self.inbox.as_mut().ok_or(SessionError::NoMessages)?;
-        inbox.handle_bounds(&self.stream, bounds, self.advertised)
+        inbox.handle_header(&self.stream, header, self.advertised)
     }
 
     /// Drops a message of the peer's; returns the answer, if there is to be one.
@@ -340,7 +340,7 @@ impl RecvHalf {
         Ok(status)
     }
 
-    fn check_end(&self, message: &Bounds) -> Result<(), SessionError> {
+    fn check_end(&self, message: &MessageHeader) -> Result<(), SessionError> {
         match self.final_offset {
             Some(last) if message.end() > last => Err(SessionError::BeyondEnd(message.end())),
             _ => Ok(()),

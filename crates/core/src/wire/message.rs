@@ -1,13 +1,13 @@
-//! What is said about messages: their bounds, their cancellation and its outcome.
+//! What is said about messages: their headers, their cancellation and its outcome.
 
 use bytes::BufMut;
 
 use super::VARINT_MAX;
 use super::varint::{self, Reader};
 
-/// A message of the stream, said on a subflow before the first of its bytes there.
+/// The header of a message of the stream, sent on each subflow before the first of its bytes there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
+pub struct MessageHeader {
     /// The offset of its first byte in the stream.
     pub offset: u64,
     /// Its bytes; at least one.
@@ -26,7 +26,7 @@ pub struct Cancel {
     /// Whether a deadline was the reason, rather than the application.
     pub expired: bool,
     /// The message.
-    pub message: Bounds,
+    pub message: MessageHeader,
 }
 
 /// Answers a [`Cancel`].
@@ -38,7 +38,7 @@ pub struct DeliveryStatus {
     pub delivered: bool,
 }
 
-impl Bounds {
+impl MessageHeader {
     /// One past its last offset.
     pub const fn end(&self) -> u64 {
         self.offset + self.len
@@ -51,9 +51,9 @@ impl Bounds {
     }
 
     pub(super) fn read(body: &mut Reader<'_>) -> Option<Self> {
-        let bounds = Self { offset: body.varint()?, len: body.varint()?, tag: body.varint()? };
+        let header = Self { offset: body.varint()?, len: body.varint()?, tag: body.varint()? };
         // Both are below 2^62, so that the sum cannot overflow.
-        (bounds.len > 0 && bounds.end() <= VARINT_MAX).then_some(bounds)
+        (header.len > 0 && header.end() <= VARINT_MAX).then_some(header)
     }
 }
 
@@ -68,7 +68,7 @@ impl Cancel {
     pub(super) fn read(body: &mut Reader<'_>) -> Option<Self> {
         let (number, oldest) = (body.varint()?, body.varint()?);
         let expired = body.varint()? == 1;
-        let message = Bounds::read(body)?;
+        let message = MessageHeader::read(body)?;
         (oldest <= number).then_some(Self { number, oldest, expired, message })
     }
 }

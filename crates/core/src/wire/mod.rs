@@ -19,7 +19,7 @@ pub use handshake::{
     Hello, HelloNonce, HelloReply, Join, JoinReply, PREAMBLE_LEN, Preamble, Refusal,
 };
 pub use join_address::{JoinAddressError, MAX_JOIN_ADDRESSES, check_join_address};
-pub use message::{Bounds, Cancel, DeliveryStatus};
+pub use message::{Cancel, DeliveryStatus, MessageHeader};
 pub use policy::{PolicyChange, PolicyNote};
 pub use preface::Preface;
 pub use record::{Ack, Data, Record, SubflowAck, data_header};

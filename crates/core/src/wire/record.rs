@@ -5,7 +5,7 @@ use std::ops::Range;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use super::handshake::{Hello, HelloReply, Join, JoinReply, Refusal};
-use super::message::{Bounds, Cancel, DeliveryStatus};
+use super::message::{Cancel, DeliveryStatus, MessageHeader};
 use super::policy::PolicyChange;
 use super::varint::{self, Reader};
 use super::{
@@ -99,7 +99,7 @@ pub enum Record {
     /// Accepts a join.
     JoinReply(JoinReply),
     /// A message of the stream.
-    Message(Bounds),
+    Message(MessageHeader),
     /// Changes what a path is for.
     PathPolicy(PolicyChange),
     /// Asks for a [`Record::Pong`] with the same number on the same subflow.
@@ -183,7 +183,7 @@ impl Record {
             }
             kind::JOIN => (Join::read(&mut reader).map(Self::Join), "join"),
             kind::JOIN_REPLY => (Some(Self::JoinReply(JoinReply {})), "join reply"),
-            kind::MESSAGE => (Bounds::read(&mut reader).map(Self::Message), "message"),
+            kind::MESSAGE => (MessageHeader::read(&mut reader).map(Self::Message), "message"),
             kind::PATH_POLICY => {
                 (PolicyChange::read(&mut reader).map(Self::PathPolicy), "path policy")
             }

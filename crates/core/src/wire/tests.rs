@@ -81,8 +81,8 @@ fn join_addresses() -> impl Strategy<Value = Vec<SocketAddr>> {
     proptest::collection::vec(address, 0..=MAX_JOIN_ADDRESSES)
 }
 
-fn bounds() -> impl Strategy<Value = Bounds> {
-    (0u64..1 << 60, 1u64..1 << 60, number()).prop_map(|(offset, len, tag)| Bounds {
+fn header() -> impl Strategy<Value = MessageHeader> {
+    (0u64..1 << 60, 1u64..1 << 60, number()).prop_map(|(offset, len, tag)| MessageHeader {
         offset,
         len,
         tag,
@@ -90,7 +90,7 @@ fn bounds() -> impl Strategy<Value = Bounds> {
 }
 
 fn cancel() -> impl Strategy<Value = Cancel> {
-    (number(), number(), any::<bool>(), bounds()).prop_map(|(a, b, expired, message)| Cancel {
+    (number(), number(), any::<bool>(), header()).prop_map(|(a, b, expired, message)| Cancel {
         number: a.max(b),
         oldest: a.min(b),
         expired,
@@ -124,7 +124,7 @@ fn record() -> impl Strategy<Value = Record> {
     );
     prop_oneof![
         ack().prop_map(Record::Ack),
-        bounds().prop_map(Record::Message),
+        header().prop_map(Record::Message),
         cancel().prop_map(Record::Cancel),
         (number(), any::<bool>()).prop_map(|(number, delivered)| Record::DeliveryStatus(
             DeliveryStatus { number, delivered }

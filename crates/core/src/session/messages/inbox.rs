@@ -11,7 +11,7 @@ use super::{
 };
 use crate::ranges::RangeSet;
 use crate::reassembly::Reassembly;
-use crate::wire::{Bounds, Cancel, Data, DeliveryStatus, INITIAL_CREDIT, VARINT_MAX};
+use crate::wire::{Cancel, Data, DeliveryStatus, INITIAL_CREDIT, MessageHeader, VARINT_MAX};
 
 /// The peer's messages.
 #[derive(Debug)]
@@ -104,38 +104,38 @@ impl Inbox {
         self.open.last_key_value().map_or(0, |(_, message)| message.end)
     }
 
-    /// Takes the bounds of a message. Every subflow tells them.
-    pub(in crate::session) fn handle_bounds(
+    /// Takes the header of a message. Every subflow that carries bytes of it brings it.
+    pub(in crate::session) fn handle_header(
         &mut self,
         stream: &Reassembly,
-        bounds: &Bounds,
+        header: &MessageHeader,
         credit: u64,
     ) -> Result<(), SessionError> {
-        if self.check(stream, bounds)? {
+        if self.check(stream, header)? {
             return Ok(());
         }
-        if bounds.offset >= credit {
-            return Err(SessionError::CreditExceeded { end: bounds.offset, credit });
+        if header.offset >= credit {
+            return Err(SessionError::CreditExceeded { end: header.offset, credit });
         }
         self.check_count()?;
-        let missing = bounds.len;
+        let missing = header.len;
         let partial =
-            Partial { end: bounds.end(), tag: bounds.tag, missing, payload: BytesMut::new() };
-        self.open.insert(bounds.offset, partial);
+            Partial { end: header.end(), tag: header.tag, missing, payload: BytesMut::new() };
+        self.open.insert(header.offset, partial);
         Ok(())
     }
 
     /// Whether a message is known, or has been: whether all of its offsets have been received.
-    fn check(&self, stream: &Reassembly, bounds: &Bounds) -> Result<bool, SessionError> {
-        let Bounds { offset, len, tag } = *bounds;
+    fn check(&self, stream: &Reassembly, header: &MessageHeader) -> Result<bool, SessionError> {
+        let MessageHeader { offset, len, tag } = *header;
         if len > self.longest {
             return Err(SessionError::MessageTooLong { len, longest: self.longest });
         }
         if let Some(known) = self.open.get(&offset) {
-            let same = known.end == bounds.end() && known.tag == tag;
+            let same = known.end == header.end() && known.tag == tag;
             return if same { Ok(true) } else { Err(SessionError::MessageChanged(offset)) };
         }
-        let range = offset..bounds.end();
+        let range = offset..header.end();
         if stream.has(&range) {
             return Ok(true);
         }
@@ -232,7 +232,7 @@ impl Inbox {
     }
 
     fn discard(&mut self, stream: &mut Reassembly, cancel: &Cancel) -> Result<(), SessionError> {
-        let Bounds { offset, tag, .. } = cancel.message;
+        let MessageHeader { offset, tag, .. } = cancel.message;
         if let Some(partial) = self.open.remove(&offset) {
             self.memory -= partial.payload.len() as u64;
         }

@@ -11,7 +11,7 @@ use super::{MAX_OPEN_MESSAGES, MessageId, MessageLimits, MessageOptions, Message
 use crate::Instant;
 use crate::ranges::RangeSet;
 use crate::scheduler::Messages;
-use crate::wire::{Ack, Bounds, Cancel, DeliveryStatus, Record};
+use crate::wire::{Ack, Cancel, DeliveryStatus, MessageHeader, Record};
 
 const MAX_OPEN: u64 = MAX_OPEN_MESSAGES as u64;
 
@@ -171,7 +171,7 @@ impl Outbox {
         before.into_iter().chain(within).map(|(&start, message)| (start, message))
     }
 
-    /// Appends the bounds of the messages that begin, for a subflow that holds `on`, with the data
+    /// Appends the headers of the messages that begin, for a subflow that holds `on`, with the data
     /// record of `range`.
     pub(in crate::session) fn announce(
         &self,
@@ -181,8 +181,8 @@ impl Outbox {
     ) {
         for (offset, message) in self.overlapping(range) {
             if on.first_in(&(offset..message.end)).is_none() {
-                let bounds = Bounds { offset, len: message.end - offset, tag: message.tag };
-                Record::Message(bounds).encode(out);
+                let header = MessageHeader { offset, len: message.end - offset, tag: message.tag };
+                Record::Message(header).encode(out);
             }
         }
     }
@@ -263,9 +263,9 @@ impl Outbox {
         let from = (*next).max(oldest);
         for (&number, &offset) in self.cancels.range(from..(oldest + MAX_OPEN).max(from)) {
             let Some(message) = self.open.get(&offset) else { continue };
-            let bounds = Bounds { offset, len: message.end - offset, tag: message.tag };
+            let header = MessageHeader { offset, len: message.end - offset, tag: message.tag };
             let expired = message.dropped == Some(Outcome::Expired);
-            Record::Cancel(Cancel { number, oldest, expired, message: bounds }).encode(out);
+            Record::Cancel(Cancel { number, oldest, expired, message: header }).encode(out);
             *next = number + 1;
         }
     }

@@ -10,7 +10,7 @@ use super::*;
 use crate::path::PathId;
 use crate::scheduler::Messages;
 use crate::session::SessionConfig;
-use crate::wire::{Ack, Bounds, Data, INITIAL_CREDIT, Record};
+use crate::wire::{Ack, Data, INITIAL_CREDIT, MessageHeader, Record};
 use crate::{ByteCount, Instant};
 
 const ONE: SubflowId = SubflowId(1);
@@ -61,8 +61,8 @@ fn sent(session: &mut Session, id: SubflowId, room: u64, now: Instant) -> Vec<Re
     std::iter::from_fn(|| Record::decode(&mut bytes).expect("our own records")).collect()
 }
 
-fn bounds(offset: u64, len: u64) -> Record {
-    Record::Message(Bounds { offset, len, tag: offset + 7 })
+fn header(offset: u64, len: u64) -> Record {
+    Record::Message(MessageHeader { offset, len, tag: offset + 7 })
 }
 
 fn data(offset: u64, len: usize) -> Record {
@@ -71,7 +71,7 @@ fn data(offset: u64, len: usize) -> Record {
 }
 
 fn cancel(number: u64, oldest: u64, offset: u64, len: u64) -> Record {
-    let message = Bounds { offset, len, tag: offset + 7 };
+    let message = MessageHeader { offset, len, tag: offset + 7 };
     Record::Cancel(Cancel { number, oldest, expired: false, message })
 }
 
@@ -116,14 +116,14 @@ fn a_cancel_is_no_answer() {
 #[test]
 fn a_message_behind_a_missing_one_is_delivered_ahead() {
     let mut session = session();
-    give(&mut session, ONE, &[bounds(0, 100), bounds(100, 50), data(90, 60)]).unwrap();
+    give(&mut session, ONE, &[header(0, 100), header(100, 50), data(90, 60)]).unwrap();
     assert_eq!(take(&mut session), Some((100, Some(50))));
     assert_eq!(take(&mut session), None);
     let records = sent(&mut session, ONE, 0, at(10));
     let ack = acks(&records).last().expect("an acknowledgement");
     assert_eq!((ack.in_order, ack.taken), (0, 1));
     assert_eq!(ack.ranges, std::slice::from_ref(&(90..150)));
-    give(&mut session, TWO, &[bounds(0, 100), data(0, 95), bounds(150, 1)]).unwrap();
+    give(&mut session, TWO, &[header(0, 100), data(0, 95), header(150, 1)]).unwrap();
     assert_eq!(take(&mut session), Some((0, Some(100))));
     give(&mut session, TWO, &[data(150, 1), Record::Fin(151)]).unwrap();
     assert!(!session.is_read_to_end());
@@ -152,7 +152,7 @@ fn bounds_go_before_bytes_on_each_subflow() {
     assert!(rest.iter().all(|(kind, _)| *kind == 'd') && !rest.is_empty(), "{rest:?}");
     let other = shape(sent(&mut session, TWO, 5000, at(1)));
     assert_eq!(other[0], ('m', 1000));
-    // What a dead subflow carried takes its bounds along.
+    // What a dead subflow carried takes its header along.
     session.subflow_down(ONE, at(2));
     let again = shape(sent(&mut session, TWO, 5000, at(2)));
     assert_eq!(again, [('m', 0), ('d', 0)], "the second message is known there");
@@ -161,21 +161,21 @@ fn bounds_go_before_bytes_on_each_subflow() {
 #[test]
 fn peers_that_break_the_rules_are_told_how() {
     let refused = |records: &[Record]| give(&mut session(), ONE, records).unwrap_err();
-    let one = bounds(0, 100);
+    let one = header(0, 100);
     assert_eq!(refused(&[data(0, 1)]), SessionError::NoSuchMessage(0));
     assert_eq!(refused(&[one.clone(), data(50, 51)]), SessionError::NoSuchMessage(100));
-    assert_eq!(refused(&[one.clone(), bounds(0, 99)]), SessionError::MessageChanged(0));
-    assert_eq!(refused(&[one.clone(), bounds(99, 5)]), SessionError::MessageOverlap(99));
-    assert_eq!(refused(&[bounds(50, 9), bounds(48, 3)]), SessionError::MessageOverlap(48));
-    let over_received = [one.clone(), data(0, 100), bounds(50, 100)];
+    assert_eq!(refused(&[one.clone(), header(0, 99)]), SessionError::MessageChanged(0));
+    assert_eq!(refused(&[one.clone(), header(99, 5)]), SessionError::MessageOverlap(99));
+    assert_eq!(refused(&[header(50, 9), header(48, 3)]), SessionError::MessageOverlap(48));
+    let over_received = [one.clone(), data(0, 100), header(50, 100)];
     assert_eq!(refused(&over_received), SessionError::MessageOverlap(50));
     assert_eq!(refused(&[one.clone(), cancel(0, 0, 0, 99)]), SessionError::MessageChanged(0));
     assert_eq!(refused(&[one.clone(), cancel(0, 0, 9, 100)]), SessionError::MessageOverlap(9));
     let too_long = SessionError::MessageTooLong { len: (1 << 20) + 1, longest: 1 << 20 };
-    assert_eq!(refused(&[bounds(0, (1 << 20) + 1)]), too_long);
+    assert_eq!(refused(&[header(0, (1 << 20) + 1)]), too_long);
     assert_eq!(refused(&[cancel(0, 0, 0, (1 << 20) + 1)]), too_long);
     let beyond = SessionError::CreditExceeded { end: INITIAL_CREDIT, credit: INITIAL_CREDIT };
-    assert_eq!(refused(&[bounds(INITIAL_CREDIT, 1)]), beyond);
+    assert_eq!(refused(&[header(INITIAL_CREDIT, 1)]), beyond);
     assert_eq!(refused(&[Record::Fin(50), one.clone()]), SessionError::BeyondEnd(100));
     assert_eq!(refused(&[one.clone(), Record::Fin(50)]), SessionError::EndMoved(50));
     let mut stream = session_of(&SessionConfig::default());
@@ -184,8 +184,8 @@ fn peers_that_break_the_rules_are_told_how() {
 
 #[test]
 fn no_more_messages_are_open_than_agreed() {
-    let many: Vec<Record> = (0..MAX_OPEN_MESSAGES as u64).map(|n| bounds(n, 1)).collect();
-    let one_more = bounds(MAX_OPEN_MESSAGES as u64, 1);
+    let many: Vec<Record> = (0..MAX_OPEN_MESSAGES as u64).map(|n| header(n, 1)).collect();
+    let one_more = header(MAX_OPEN_MESSAGES as u64, 1);
     let too_many = Err(SessionError::TooManyMessages(MAX_OPEN_MESSAGES));
     let mut open = session();
     give(&mut open, ONE, &many).unwrap();
@@ -210,7 +210,7 @@ fn no_more_messages_are_open_than_agreed() {
 #[test]
 fn a_cancel_is_answered_where_it_came_from_and_always_alike() {
     let mut session = session();
-    give(&mut session, ONE, &[bounds(0, 100), data(0, 100), bounds(100, 100), data(100, 10)])
+    give(&mut session, ONE, &[header(0, 100), data(0, 100), header(100, 100), data(100, 10)])
         .unwrap();
     // The first is whole; the second is not; the third was never begun.
     let cancels = [cancel(0, 0, 0, 100), cancel(1, 0, 100, 100), cancel(2, 0, 200, 50)];
@@ -226,7 +226,7 @@ fn a_cancel_is_answered_where_it_came_from_and_always_alike() {
     let stats = session.stats();
     assert_eq!((stats.delivered, stats.messages.received, stats.messages.lost), (250, 1, 2));
     // What still comes of a cancelled message is dropped, and so is a cancel whose delivery status is known.
-    give(&mut session, ONE, &[bounds(100, 100), data(100, 100)]).unwrap();
+    give(&mut session, ONE, &[header(100, 100), data(100, 100)]).unwrap();
     assert_eq!(take(&mut session), None);
     give(&mut session, ONE, &[cancel(3, 3, 250, 1), cancel(1, 0, 100, 100)]).unwrap();
     assert_eq!(statuses(&sent(&mut session, ONE, 0, at(12))), [(3, false)]);
@@ -392,7 +392,7 @@ fn a_message_that_does_not_get_through_holds_up_no_other() {
     let config = SessionConfig { first_window, max_memory, ..config(100_000) };
     let mut session = session_of(&config);
     // Of the first message one byte is missing for ever; 50 MB of others follow.
-    give(&mut session, ONE, &[bounds(0, 100_000), data(1, 30_000)]).unwrap();
+    give(&mut session, ONE, &[header(0, 100_000), data(1, 30_000)]).unwrap();
     let mut now = at(100);
     session.handle_timeout(now);
     let mut credit = acks(&sent(&mut session, ONE, 0, now)).last().unwrap().credit;
@@ -400,7 +400,7 @@ fn a_message_that_does_not_get_through_holds_up_no_other() {
     let mut offset = 100_000;
     while offset < 50_000_000 {
         assert!(offset + 50_000 <= credit, "stuck at {offset} of {credit}");
-        give_at(&mut session, ONE, &[bounds(offset, 50_000), data(offset, 50_000)], now).unwrap();
+        give_at(&mut session, ONE, &[header(offset, 50_000), data(offset, 50_000)], now).unwrap();
         assert_eq!(take(&mut session), Some((offset, Some(50_000))));
         offset += 50_000;
         now += Duration::from_millis(2);
@@ -410,7 +410,7 @@ fn a_message_that_does_not_get_through_holds_up_no_other() {
         assert_eq!(session.stats().receive_memory, ByteCount::new(100_000));
     }
     assert_eq!(credit, offset - 100_000 + 256 * 1024, "the window less what is stuck");
-    give_at(&mut session, TWO, &[bounds(0, 100_000), data(0, 1)], now).unwrap();
+    give_at(&mut session, TWO, &[header(0, 100_000), data(0, 1)], now).unwrap();
     assert_eq!(take(&mut session), Some((0, Some(100_000))));
     assert_eq!(session.stats().delivered, offset);
 }
@@ -466,7 +466,7 @@ fn the_sender_waits_when_too_many_are_not_taken() {
     assert!(!begins(&records) && cancels(&records) == 0, "{records:?}");
     give(&mut ours, ONE, &[ack(most, 1)]).unwrap();
     let records = sent(&mut ours, ONE, 1 << 20, at(2));
-    assert!(records.contains(&Record::Message(Bounds { offset: more.0, len: 10, tag: 9 })));
+    assert!(records.contains(&Record::Message(MessageHeader { offset: more.0, len: 10, tag: 9 })));
     assert_eq!(cancels(&records), 0);
     give(&mut ours, ONE, &[ack(most, 2)]).unwrap();
     assert_eq!(cancels(&sent(&mut ours, ONE, 1 << 20, at(3))), 1);
