@@ -127,7 +127,7 @@ impl FqCodel {
     }
 
     /// Lets packets wait by so much longer than the target from now on, and for no longer than the
-    /// interval: it is what waiting is judged by.
+    /// interval: waiting is measured by it.
     pub fn allow_longer(&mut self, longer: Duration) {
         let QueueConfig { target, interval, .. } = self.config;
         self.longer = longer.min(interval.saturating_sub(target));

@@ -193,7 +193,7 @@ impl Subflow {
         self.room == 0 && self.flight.is_empty()
     }
 
-    /// Takes what the socket can take at present. Returns whether it is to be judged anew.
+    /// Takes what the socket can take at present. Returns whether it is to be evaluated anew.
     pub fn set_room(&mut self, room: u64) -> bool {
         self.room = room;
         let was_full = self.stall.is_full_since.is_some();
@@ -441,7 +441,7 @@ impl Subflow {
 
     /// Evaluates at `now` whether it is stalled, where data wait to be sent or not; `Some(stalled)` when that
     /// has changed.
-    pub fn judge(&mut self, waits: bool, now: Instant) -> Option<bool> {
+    pub fn evaluate(&mut self, waits: bool, now: Instant) -> Option<bool> {
         let full_since = self.stall.is_full_since.or_else(|| waits.then_some(now));
         self.stall.is_full_since = full_since.filter(|_| self.is_full());
         let stalled = if self.stall.is_by_timeout {

@@ -318,7 +318,7 @@ fn run(seed: u64, verbose: bool) -> (String, u64) {
     world.policies(&plan.policies);
     world.script(plan.script.clone());
     world.run(plan.deadline());
-    judge(&plan, &world);
+    evaluate(&plan, &world);
     let ends = [0, 1].map(|node| kind(world.end(node)));
     (format!("{} / {}", ends[0], ends[1]), hash(&world))
 }
@@ -335,7 +335,7 @@ fn kind(end: Option<&End>) -> &'static str {
 }
 
 /// Checks what must hold in the end.
-fn judge(plan: &Plan, world: &World) {
+fn evaluate(plan: &Plan, world: &World) {
     for node in 0..2 {
         let (us, peer) = (world.session(node).stats(), world.session(1 - node).stats());
         let (read, written) = (world.read(node), world.written(1 - node));

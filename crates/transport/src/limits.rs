@@ -285,7 +285,7 @@ impl Admission {
     ///
     /// # Errors
     /// Too many were wrong.
-    pub(crate) fn judge(
+    pub(crate) fn evaluate_token(
         &self,
         source: Source,
         client: Option<&ClientId>,
@@ -579,14 +579,14 @@ mod tests {
         let (guesser, other) = (source("192.0.2.1"), source("192.0.2.2"));
         let start = Instant::ZERO;
         for _ in 0..3 {
-            assert!(admission.judge(guesser, None, start).is_ok());
+            assert!(admission.evaluate_token(guesser, None, start).is_ok());
         }
-        assert!(matches!(admission.judge(guesser, None, start), Err(Full::Failures)));
-        assert!(admission.judge(other, None, start).is_ok());
+        assert!(matches!(admission.evaluate_token(guesser, None, start), Err(Full::Failures)));
+        assert!(admission.evaluate_token(other, None, start).is_ok());
         let later = start + FAILURE_TIME / 3;
-        assert!(admission.judge(guesser, None, later).is_ok());
-        assert!(matches!(admission.judge(guesser, None, later), Err(Full::Failures)));
-        assert!(admission.judge(guesser, None, later + FAILURE_TIME).is_ok());
+        assert!(admission.evaluate_token(guesser, None, later).is_ok());
+        assert!(matches!(admission.evaluate_token(guesser, None, later), Err(Full::Failures)));
+        assert!(admission.evaluate_token(guesser, None, later + FAILURE_TIME).is_ok());
     }
 
     #[test]
@@ -594,19 +594,22 @@ mod tests {
         let admission = Admission::new(Limits { failures_per_source: 3, ..Limits::default() });
         let (here, there) = (source("192.0.2.1"), source("192.0.2.2"));
         let now = Instant::ZERO;
-        assert!(admission.judge(here, Some(&token("alice")), now).is_ok());
-        assert!(admission.judge(there, Some(&token("bob")), now).is_ok());
+        assert!(admission.evaluate_token(here, Some(&token("alice")), now).is_ok());
+        assert!(admission.evaluate_token(there, Some(&token("bob")), now).is_ok());
         for _ in 0..10 {
-            let _ = admission.judge(here, None, now);
+            let _ = admission.evaluate_token(here, None, now);
         }
-        assert!(admission.judge(here, Some(&token("alice")), now).is_ok());
+        assert!(admission.evaluate_token(here, Some(&token("alice")), now).is_ok());
         // A right guess is told from a wrong one as little as before.
-        assert!(matches!(admission.judge(here, Some(&token("bob")), now), Err(Full::Failures)));
+        assert!(matches!(
+            admission.evaluate_token(here, Some(&token("bob")), now),
+            Err(Full::Failures)
+        ));
         for number in 0..2 * MAX_KNOWN {
-            let _ = admission.judge(there, Some(&token(&number.to_string())), now);
+            let _ = admission.evaluate_token(there, Some(&token(&number.to_string())), now);
             // Who keeps coming is not forgotten, however long ago it came first.
             if number % (MAX_KNOWN / 2) == 0 {
-                assert!(admission.judge(here, Some(&token("alice")), now).is_ok());
+                assert!(admission.evaluate_token(here, Some(&token("alice")), now).is_ok());
             }
         }
         assert!(admission.counts().known.len() <= MAX_KNOWN);
@@ -617,13 +620,20 @@ mod tests {
         let admission = Admission::new(Limits::default());
         let worst = source("192.0.2.1");
         for _ in 0..10 {
-            let _ = admission.judge(worst, None, Instant::ZERO);
+            let _ = admission.evaluate_token(worst, None, Instant::ZERO);
         }
         for number in 0..2 * MAX_FAILING as u32 {
-            let _ = admission.judge(IpAddr::from(number.to_be_bytes()).into(), None, Instant::ZERO);
+            let _ = admission.evaluate_token(
+                IpAddr::from(number.to_be_bytes()).into(),
+                None,
+                Instant::ZERO,
+            );
         }
         assert!(admission.counts().failing.len() <= MAX_FAILING);
-        assert!(matches!(admission.judge(worst, None, Instant::ZERO), Err(Full::Failures)));
+        assert!(matches!(
+            admission.evaluate_token(worst, None, Instant::ZERO),
+            Err(Full::Failures)
+        ));
     }
 
     #[test]

@@ -164,7 +164,7 @@ async fn a_stalled_subflow_is_replaced_and_its_data_reinjected() {
     .await;
 }
 
-/// An end that only receives has nothing outstanding by which the session could judge.
+/// An end that only receives has nothing outstanding by which the session could find a stall.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_path_that_swallows_everything_is_silent_for_a_receiver() {
     let (server, trust) = pair(Security::Tls);

@@ -236,7 +236,7 @@ impl PathManager {
         let Some(path) = find(&mut self.paths, connecting) else { return };
         path.failed(connecting, failure, is_open, most, now, &mut self.actions);
         if !is_open {
-            self.judge_failures(now);
+            self.evaluate_failures(now);
         }
         self.greet(now);
     }
@@ -249,8 +249,8 @@ impl PathManager {
         self.hasten(now);
     }
 
-    /// Something may have changed about the subflow: it was written to, or the session judges it
-    /// otherwise.
+    /// Something may have changed about the subflow: it was written to, or the session finds it
+    /// stalled or recovered.
     pub fn handle_news(&mut self, subflow: SubflowId) {
         if let Some(path) = self.paths.iter_mut().find(|path| path.subflow() == Some(subflow)) {
             path.news(&mut self.actions);
@@ -397,7 +397,7 @@ impl PathManager {
 
     /// Paths in reserve are wanted when all others have failed; when all have failed too often, that
     /// is the end.
-    fn judge_failures(&mut self, now: Instant) {
+    fn evaluate_failures(&mut self, now: Instant) {
         if self.paths.iter().all(|path| path.failures > 0 || path.plan.reserve) {
             self.paths.iter_mut().for_each(|path| path.end_reserve(now));
         }

@@ -16,7 +16,7 @@ const RTO_MIN: Duration = Duration::from_millis(200);
 /// for one, and is not dead.
 const LONGEST: Duration = Duration::from_secs(2);
 const LONGEST_ROUND_TRIPS: u32 = 3;
-/// The session's judgement stands for this long before the subflow is replaced: the peer may just
+/// The session finds the subflow stalled for this long before the subflow is replaced: the peer may just
 /// not have had the processor.
 const STALL: Duration = Duration::from_secs(1);
 /// A subflow on which data came and come no more is asked for a sign of life after this long.
@@ -68,8 +68,8 @@ pub(super) struct Monitor {
 }
 
 impl Monitor {
-    /// Judges the subflow at `now`.
-    pub(super) fn judge(&mut self, look: &Look, now: Instant) -> Verdict {
+    /// Evaluates the subflow at `now`.
+    pub(super) fn evaluate(&mut self, look: &Look, now: Instant) -> Verdict {
         let Look { unacked, unsent, acked, .. } = *look;
         self.still = match self.still {
             _ if unacked == 0 && unsent == 0 => None,
@@ -130,19 +130,19 @@ mod tests {
     fn a_subflow_that_has_nothing_to_do_is_idle() {
         let mut monitor = Monitor::default();
         for ms in [0, 100, 10_000] {
-            assert_eq!(monitor.judge(&look(500, 0, 70), at(ms)), Verdict::Idle);
+            assert_eq!(monitor.evaluate(&look(500, 0, 70), at(ms)), Verdict::Idle);
         }
     }
 
     #[test]
     fn without_an_acknowledgement_for_a_repair_a_subflow_is_potentially_failed() {
         let mut monitor = Monitor::default();
-        assert_eq!(monitor.judge(&look(0, 100, 0), at(0)), Verdict::Alive);
-        assert_eq!(monitor.judge(&look(100, 100, 0), at(100)), Verdict::Alive);
-        assert_eq!(monitor.judge(&look(100, 100, 0), at(339)), Verdict::Alive);
-        assert_eq!(monitor.judge(&look(100, 100, 0), at(340)), Verdict::PotentiallyFailed);
-        assert_eq!(monitor.judge(&look(200, 100, 0), at(350)), Verdict::Alive);
-        assert_eq!(monitor.judge(&look(300, 0, 0), at(700)), Verdict::Idle);
+        assert_eq!(monitor.evaluate(&look(0, 100, 0), at(0)), Verdict::Alive);
+        assert_eq!(monitor.evaluate(&look(100, 100, 0), at(100)), Verdict::Alive);
+        assert_eq!(monitor.evaluate(&look(100, 100, 0), at(339)), Verdict::Alive);
+        assert_eq!(monitor.evaluate(&look(100, 100, 0), at(340)), Verdict::PotentiallyFailed);
+        assert_eq!(monitor.evaluate(&look(200, 100, 0), at(350)), Verdict::Alive);
+        assert_eq!(monitor.evaluate(&look(300, 0, 0), at(700)), Verdict::Idle);
     }
 
     #[test]
@@ -153,19 +153,19 @@ mod tests {
         for (ms, verdict) in
             [(0, Verdict::Alive), (1999, Verdict::Alive), (2000, Verdict::PotentiallyFailed)]
         {
-            assert_eq!(monitor.judge(&shut, at(ms)), verdict);
+            assert_eq!(monitor.evaluate(&shut, at(ms)), verdict);
         }
     }
 
     #[test]
     fn a_sender_that_stops_is_asked_once() {
         let mut monitor = Monitor::default();
-        monitor.judge(&look(0, 0, 10), at(0));
-        assert_eq!(monitor.judge(&look(0, 0, 20), at(100)), Verdict::Alive);
-        assert_eq!(monitor.judge(&look(0, 0, 20), at(200)), Verdict::Alive);
-        assert_eq!(monitor.judge(&look(0, 0, 20), at(300)), Verdict::Quiet);
-        assert_eq!(monitor.judge(&look(0, 0, 20), at(400)), Verdict::Idle);
-        assert_eq!(monitor.judge(&look(0, 0, 30), at(500)), Verdict::Alive);
+        monitor.evaluate(&look(0, 0, 10), at(0));
+        assert_eq!(monitor.evaluate(&look(0, 0, 20), at(100)), Verdict::Alive);
+        assert_eq!(monitor.evaluate(&look(0, 0, 20), at(200)), Verdict::Alive);
+        assert_eq!(monitor.evaluate(&look(0, 0, 20), at(300)), Verdict::Quiet);
+        assert_eq!(monitor.evaluate(&look(0, 0, 20), at(400)), Verdict::Idle);
+        assert_eq!(monitor.evaluate(&look(0, 0, 30), at(500)), Verdict::Alive);
     }
 
     #[test]
@@ -173,10 +173,10 @@ mod tests {
         let mut monitor = Monitor::default();
         let mut asked = look(0, 0, 0);
         asked.unanswered_since = Some(at(0));
-        assert_eq!(monitor.judge(&asked, at(1999)), Verdict::Alive);
-        assert_eq!(monitor.judge(&asked, at(2000)), Verdict::PotentiallyFailed);
+        assert_eq!(monitor.evaluate(&asked, at(1999)), Verdict::Alive);
+        assert_eq!(monitor.evaluate(&asked, at(2000)), Verdict::PotentiallyFailed);
         asked.unanswered_since = None;
-        assert_eq!(monitor.judge(&asked, at(2100)), Verdict::Idle);
+        assert_eq!(monitor.evaluate(&asked, at(2100)), Verdict::Idle);
     }
 
     #[test]
@@ -192,23 +192,27 @@ mod tests {
         for (ms, verdict) in
             [(0, Verdict::Alive), (7199, Verdict::Alive), (7200, Verdict::PotentiallyFailed)]
         {
-            assert_eq!(monitor.judge(&slow, at(ms)), verdict, "two round trips and the spread");
+            assert_eq!(monitor.evaluate(&slow, at(ms)), verdict, "two round trips and the spread");
         }
         // It goes on being acknowledged.
         let moves = Look { acked: 1448, ..slow };
         for (ms, verdict) in
             [(7300, Verdict::Alive), (8999, Verdict::Alive), (9000, Verdict::PotentiallyFailed)]
         {
-            assert_eq!(monitor.judge(&moves, at(ms)), verdict, "three round trips for a question");
+            assert_eq!(
+                monitor.evaluate(&moves, at(ms)),
+                verdict,
+                "three round trips for a question"
+            );
         }
     }
 
     #[test]
-    fn the_sessions_judgement_counts_after_a_second() {
+    fn that_the_session_finds_it_stalled_counts_after_a_second() {
         let mut monitor = Monitor::default();
         let mut stalled = look(0, 0, 0);
         stalled.stalled_since = Some(at(0));
-        assert_eq!(monitor.judge(&stalled, at(999)), Verdict::Alive);
-        assert_eq!(monitor.judge(&stalled, at(1000)), Verdict::PotentiallyFailed);
+        assert_eq!(monitor.evaluate(&stalled, at(999)), Verdict::Alive);
+        assert_eq!(monitor.evaluate(&stalled, at(1000)), Verdict::PotentiallyFailed);
     }
 }

@@ -346,12 +346,12 @@ impl Path {
         now: Instant,
         actions: &mut VecDeque<Action>,
     ) {
-        let judge = |watched: &mut Watched| {
-            look.map_or(Verdict::PotentiallyFailed, |look| watched.monitor.judge(look, now))
+        let evaluate = |watched: &mut Watched| {
+            look.map_or(Verdict::PotentiallyFailed, |look| watched.monitor.evaluate(look, now))
         };
         match &mut self.state {
             State::Up(watched) => {
-                let verdict = judge(watched);
+                let verdict = evaluate(watched);
                 if !watched.note(verdict, now, actions) || !wanted {
                     return;
                 }
@@ -364,7 +364,7 @@ impl Path {
             }
             State::Dark(dark) => {
                 let Some((watched, stall)) = &mut dark.old else { return };
-                stall.note(judge(watched), now);
+                stall.note(evaluate(watched), now);
                 // A join that is on its way may have replaced the subflow at the server already.
                 let is_joining = self.connecting.iter().any(|one| one.stage == Stage::Greeting);
                 if is_joining || !stall.is_past(now) {

@@ -60,7 +60,7 @@ impl Session {
         match record {
             Record::Ack(ack) => {
                 self.send.handle_ack(&ack, now)?;
-                self.judge(now);
+                self.evaluate_stalls(now);
                 self.wake_idle();
             }
             Record::CreditWish(wish) => self.recv.handle_wish(wish, now),

@@ -107,7 +107,7 @@ impl Session {
 
     /// Tells once that the peer is gone. A driver that comes far too late was held up itself, and so
     /// were the questions and answers: silence counts anew from then on.
-    pub(super) fn judge_peer(&mut self, now: Instant) {
+    pub(super) fn evaluate_peer(&mut self, now: Instant) {
         let Some(deadline) = self.peer_deadline() else { return };
         if deadline + self.liveness.interval <= now {
             self.liveness.heard_at = now;

@@ -162,7 +162,7 @@ pub struct Session {
     write_blocked: bool,
     last_tick: Instant,
     /// Whether a subflow's figures say that it is stalled, or no longer.
-    judge_due: bool,
+    evaluation_due: bool,
     finished_told: bool,
     readable_told: bool,
     /// Whether an acknowledgement of the peer's whole stream has been given to a subflow. Later
@@ -189,7 +189,7 @@ impl Session {
             blocks: BytesMut::new(),
             write_blocked: false,
             last_tick: now,
-            judge_due: false,
+            evaluation_due: false,
             finished_told: false,
             readable_told: false,
             end_acked: false,
@@ -271,7 +271,7 @@ impl Session {
     pub fn handle_path_info(&mut self, id: SubflowId, info: PathInfo) {
         if let Some(index) = self.send.index(id) {
             let unwritten = self.control.get(&id).map_or(0, |control| control.queued);
-            self.judge_due |= self.send.set_info(index, info, unwritten);
+            self.evaluation_due |= self.send.set_info(index, info, unwritten);
         }
     }
 
@@ -476,14 +476,14 @@ impl Session {
     pub fn handle_timeout(&mut self, now: Instant) {
         self.last_tick = now;
         self.acknowledge(now);
-        for (id, stalled) in self.send.judge(now) {
+        for (id, stalled) in self.send.evaluate_stalls(now) {
             self.tell_stall(id, stalled);
         }
         self.expire(now);
         self.wake_idle();
         self.send.take_uncapped(now).into_iter().for_each(|id| self.wake(id));
         self.wake_pings(now);
-        self.judge_peer(now);
+        self.evaluate_peer(now);
         self.after(now);
     }
 
@@ -494,8 +494,8 @@ impl Session {
         self.reset.is_some() || self.peer_reset
     }
 
-    fn judge(&mut self, now: Instant) {
-        for (id, stalled) in self.send.judge(now) {
+    fn evaluate_stalls(&mut self, now: Instant) {
+        for (id, stalled) in self.send.evaluate_stalls(now) {
             self.expire(now);
             self.tell_stall(id, stalled);
             // It may have waited with room while it was stalled.

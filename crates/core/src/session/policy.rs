@@ -3,7 +3,7 @@
 //!
 //! * *Backup* subflows are asked for new data only while no active and no metered subflow is up. A
 //!   subflow is up while it is not stalled, so that a backup takes over at the moment at which the
-//!   last one is judged stalled or is gone, and goes back at the moment at which one makes progress
+//!   last one is found stalled or is gone, and goes back at the moment at which one makes progress
 //!   or comes up. What stalled subflows hold a backup sends again at any time.
 //! * *Metered* subflows are asked while data have waited for [`METERED_AFTER`] without a break, or
 //!   while no active subflow is up. Data wait while something may be sent and no subflow has taken
@@ -80,7 +80,7 @@ impl SendHalf {
         subflow.gate().into_iter().for_each(|gate| gate.spend(bytes, now));
     }
 
-    /// Re-judges which subflows stand by; returns those whose judgement changed.
+    /// Evaluates which subflows stand by; returns those for which that has changed.
     pub(super) fn review(&mut self, now: Instant) -> Vec<SubflowId> {
         if !self.policies.is_any && !self.subflows.iter().any(Subflow::is_standby) {
             self.policies.waiting_since = None;

@@ -696,14 +696,14 @@ impl SendHalf {
         self.unassigned.first().is_some_and(|range| range.start < offset)
     }
 
-    /// Re-judges which subflows are stalled; returns those whose judgement changed.
-    pub(super) fn judge(&mut self, now: Instant) -> Vec<(SubflowId, bool)> {
+    /// Evaluates which subflows are stalled; returns those for which that has changed.
+    pub(super) fn evaluate_stalls(&mut self, now: Instant) -> Vec<(SubflowId, bool)> {
         let (mut changed, waits) = (Vec::new(), self.has_data_to_send());
         for subflow in &mut self.subflows {
             if subflow.outstanding() > 0 {
                 self.meters.entry(subflow.path()).or_default().delivered(0, true, now);
             }
-            changed.extend(subflow.judge(waits, now).map(|stalled| (subflow.id(), stalled)));
+            changed.extend(subflow.evaluate(waits, now).map(|stalled| (subflow.id(), stalled)));
         }
         if !changed.is_empty() {
             self.forget_reinjected();

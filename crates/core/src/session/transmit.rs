@@ -20,7 +20,7 @@ impl Session {
         let queued = self.control.get(&id).map_or(0, |control| control.queued);
         if let Some(index) = self.send.index(id) {
             let room = room.saturating_sub(queued);
-            self.judge_due |= self.send.subflows[index].set_room(room);
+            self.evaluation_due |= self.send.subflows[index].set_room(room);
         }
     }
 
@@ -40,8 +40,8 @@ impl Session {
     pub fn poll_transmit(&mut self, id: SubflowId, out: &mut VecDeque<Bytes>, now: Instant) -> u64 {
         let Some(control) = self.control.get_mut(&id) else { return 0 };
         control.woken = false;
-        if std::mem::take(&mut self.judge_due) {
-            self.judge(now);
+        if std::mem::take(&mut self.evaluation_due) {
+            self.evaluate_stalls(now);
         }
         let mut bytes = self.put_control(id, out, now);
         if !self.is_reset() {

@@ -28,7 +28,7 @@ impl Session {
         for index in 0..self.send.subflows.len() {
             let subflow = &self.send.subflows[index];
             // If there is news to send, from now on somebody waits for it.
-            self.judge_due |= subflow.is_full();
+            self.evaluation_due |= subflow.is_full();
             if subflow.is_idle() && self.send.is_needed(subflow) {
                 self.wake(self.send.subflows[index].id());
             }

@@ -131,7 +131,7 @@ impl Node {
     /// # Errors
     /// When a byte is not the one that was sent.
     pub fn turn(&mut self, now: Instant) -> Result<Vec<SubflowId>, Wrong> {
-        let mut judged = Vec::new();
+        let mut changed = Vec::new();
         loop {
             self.write(now);
             let moved = self.read_all(now)?;
@@ -147,7 +147,7 @@ impl Node {
                     _ => continue,
                 };
                 self.subs.get_mut(&id).into_iter().for_each(|sub| sub.stalled_since = since);
-                judged.push(id);
+                changed.push(id);
             }
             while let Some(id) = self.session.poll_wake() {
                 self.ready.insert(id);
@@ -158,7 +158,7 @@ impl Node {
                 self.ready.extend(self.subs.keys());
             }
             if !moved {
-                return Ok(judged);
+                return Ok(changed);
             }
         }
     }

@@ -322,11 +322,11 @@ impl<'a> World<'a> {
         let now = self.now;
         let Some(node) = self.node(end) else { return Ok(false) };
         let was_over = node.life.is_over();
-        let judged = node.turn(now)?;
+        let changed = node.turn(now)?;
         let has_ended = !was_over && node.life.is_over();
         let ready: Vec<SubflowId> = node.ready.iter().copied().collect();
         if let Some(client) = self.client.as_mut().filter(|_| end == CLIENT) {
-            judged.into_iter().for_each(|subflow| client.manager.handle_news(subflow));
+            changed.into_iter().for_each(|subflow| client.manager.handle_news(subflow));
         }
         let mut moved = has_ended;
         if has_ended && self.plan.cut_at_ending == Some(end) {

@@ -156,7 +156,7 @@ impl Egress {
         target: SocketAddr,
         is_own: impl FnOnce(IpAddr) -> bool,
     ) -> Result<SocketAddr, String> {
-        // An IPv4 address in the form of IPv6 is judged as what it leads to.
+        // An IPv4 address in the form of IPv6 counts as what it leads to.
         let target = SocketAddr::new(target.ip().to_canonical(), target.port());
         let address = target.ip();
         if target.port() == MAIL {

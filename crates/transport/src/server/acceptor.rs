@@ -245,7 +245,9 @@ impl State {
         let tokens = Arc::clone(&self.tables().tokens);
         let found = Token::find(&tokens, channel, &hello.token).map_err(Refused::busy)?;
         let client = found.map(Token::id);
-        self.admission.judge(source, client.as_ref(), clock::now()).map_err(Refused::busy)?;
+        self.admission
+            .evaluate_token(source, client.as_ref(), clock::now())
+            .map_err(Refused::busy)?;
         if found.is_some_and(|token| token.is_over(clock::time_of_day())) {
             return Err(Refused::new(refusal::EXPIRED, "the time of your token is over"));
         }

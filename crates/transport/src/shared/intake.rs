@@ -1,4 +1,4 @@
-//! Whether the window of a connection is too small for what comes, judged as Linux's receivers do
+//! Whether the window of a connection is too small for what comes, evaluated as Linux's receivers do
 //! (`tcp_rcv_space_adjust`): by how much comes in a round trip.
 //!
 //! What a reader that stops leaves in memory is its window, so that is to be no larger than its rate
@@ -25,7 +25,7 @@ pub(super) struct Intake {
 
 impl Intake {
     /// Notes that `received` bytes have come by now. Returns whether a part of the `window` has
-    /// been judged to be slow.
+    /// been found to be slow.
     pub(super) fn note(
         &mut self,
         received: u64,

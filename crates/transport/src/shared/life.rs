@@ -134,8 +134,8 @@ impl Inner {
                 Event::Readable | Event::Finished => effects.wakers.extend(self.reader.take()),
                 Event::Writable => effects.wakers.extend(self.writer.take()),
                 Event::Closed | Event::Reset(..) | Event::PeerLost => {}
-                Event::SubflowStalled(id) => self.judged(id, Some(now), now, effects),
-                Event::SubflowRecovered(id) => self.judged(id, None, now, effects),
+                Event::SubflowStalled(id) => self.note_stall(id, Some(now), now, effects),
+                Event::SubflowRecovered(id) => self.note_stall(id, None, now, effects),
                 Event::SentAgain { subflow, range, kind } => {
                     let (offset, bytes) = (range.start, range.end - range.start);
                     let redundant = kind == Kind::Copy;
@@ -156,7 +156,7 @@ impl Inner {
     }
 
     /// Notes that a subflow stalled (`since`) or recovered.
-    fn judged(
+    fn note_stall(
         &mut self,
         id: SubflowId,
         since: Option<Instant>,

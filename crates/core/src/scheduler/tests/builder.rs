@@ -289,7 +289,11 @@ impl Bench {
     /// Lets the subflow stall: time passes while it has data outstanding.
     pub(super) fn stall(&mut self, index: usize) {
         self.now += Duration::from_secs(10);
-        assert_eq!(self.subflows[index].judge(false, self.now), Some(true), "nothing outstanding");
+        assert_eq!(
+            self.subflows[index].evaluate(false, self.now),
+            Some(true),
+            "nothing outstanding"
+        );
     }
 }
 

@@ -136,7 +136,7 @@ impl World {
                 bench.now += Duration::from_millis(ms);
                 let now = bench.now;
                 bench.subflows.iter_mut().for_each(|subflow| {
-                    subflow.judge(false, now);
+                    subflow.evaluate(false, now);
                 });
             }
             Step::Credit(bytes) => bench.credit += bytes,
@@ -251,7 +251,7 @@ impl World {
         bench.credit = bench.credit.max(bench.end);
         let now = bench.now;
         for (n, subflow) in (1..).zip(&mut bench.subflows) {
-            subflow.judge(false, now);
+            subflow.evaluate(false, now);
             let info = Figures::new(windows * n, 0, 20 * n).info();
             let ssthresh = info.ssthresh.filter(|_| !slow_start);
             let delivery_rate = match mbps {

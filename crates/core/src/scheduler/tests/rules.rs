@@ -111,7 +111,7 @@ fn strict_sticky_lends_while_its_path_is_silent_and_leaves_a_dead_one() {
     // It makes progress again: still the current path.
     let sent = bench.subflows[1].sent();
     bench.subflows[1].acknowledge(sent, bench.now).expect("was sent");
-    bench.subflows[1].judge(false, bench.now);
+    bench.subflows[1].evaluate(false, bench.now);
     assert_eq!(bench.settle(2), [1, 1]);
     bench.subflows.pop();
     assert_eq!(bench.settle(2), [0, 0]);

@@ -129,7 +129,7 @@ fn linux_sends_bursts_to_what_empties_first() {
 }
 
 #[test]
-fn linux_judges_by_an_average_of_the_rate() {
+fn linux_goes_by_an_average_of_the_rate() {
     // Once each has a burst, the first falls from 50 to 5 Mb/s. Taken at once, it would empty in
     // 107 ms; by the average, in 11, and after another burst at 28 Mb/s in 38. The second: 27 ms.
     let mut bench = Bench::new("linux", 5000, &[]);
