@@ -20,7 +20,7 @@ impl Session {
         self.send.check_stream()?;
         let reserved = self.send.reserve();
         self.write_blocked = reserved.is_none();
-        self.after(now);
+        self.update(now);
         Ok(reserved)
     }
 
@@ -37,7 +37,7 @@ impl Session {
         if n > 0 {
             self.wake_idle();
         }
-        self.after(now);
+        self.update(now);
         Ok(n)
     }
 
@@ -62,6 +62,6 @@ impl Session {
     pub(super) fn freed(&mut self, now: Instant) {
         self.readable_told = false;
         self.acknowledge(now);
-        self.after(now);
+        self.update(now);
     }
 }

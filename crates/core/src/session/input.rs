@@ -47,7 +47,7 @@ impl Session {
             }
         }
         self.acknowledge(now);
-        self.after(now);
+        self.update(now);
         Ok(())
     }
 

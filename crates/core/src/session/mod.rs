@@ -320,7 +320,7 @@ impl Session {
         if n > 0 {
             self.wake_idle();
         }
-        self.after(now);
+        self.update(now);
         Ok(n)
     }
 
@@ -334,7 +334,7 @@ impl Session {
             control.fin = true;
         }
         self.wake_all();
-        self.after(now);
+        self.update(now);
     }
 
     /// Ends the connection at once; the peer gets `code`, 2^62 − 1 at most, and `reason`.
@@ -348,7 +348,7 @@ impl Session {
             control.reset = true;
         }
         self.wake_all();
-        self.after(now);
+        self.update(now);
     }
 
     /// In-order bytes to read now; empty when there are none.
@@ -421,7 +421,7 @@ impl Session {
     /// stays granted. Without any call only `max_memory` limits.
     pub fn set_receive_limit(&mut self, limit: u64, now: Instant) {
         self.recv.set_limit(limit, now);
-        self.after(now);
+        self.update(now);
     }
 
     /// Bytes held to send, or to send again.
@@ -439,7 +439,7 @@ impl Session {
     /// call only `max_memory` limits.
     pub fn set_send_limit(&mut self, limit: u64, reach: u64, now: Instant) {
         self.send.set_memory_limit(limit, reach);
-        self.after(now);
+        self.update(now);
     }
 
     // ---- what the driver asks ----
@@ -484,7 +484,7 @@ impl Session {
         self.send.take_uncapped(now).into_iter().for_each(|id| self.wake(id));
         self.wake_pings(now);
         self.evaluate_peer(now);
-        self.after(now);
+        self.update(now);
     }
 
     // ---- inner works ----
@@ -517,8 +517,8 @@ impl Session {
         }
     }
 
-    /// Draws the conclusions of any change: events, closing, and records that have become due.
-    fn after(&mut self, now: Instant) {
+    /// Updates what any change entails: events, closing, and records that have become due.
+    fn update(&mut self, now: Instant) {
         self.review(now);
         if self.send.credit.take_new_wish() {
             for control in self.control.values_mut() {
@@ -527,7 +527,7 @@ impl Session {
             self.wake_idle();
         }
         if self.send.outbox.is_some() {
-            self.after_messages();
+            self.update_messages();
         }
         if self.recv.is_readable() && !std::mem::replace(&mut self.readable_told, true) {
             self.events.push_back(Event::Readable);

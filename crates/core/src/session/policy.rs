@@ -188,7 +188,7 @@ impl Session {
     ) {
         if self.send.set_policy(path, note, shared) {
             self.wake_all();
-            self.after(now);
+            self.update(now);
         }
     }
 

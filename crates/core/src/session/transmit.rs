@@ -48,7 +48,7 @@ impl Session {
             bytes += self.take_frames(id, out);
             bytes += self.assign(id, out, now);
         }
-        self.after(now);
+        self.update(now);
         bytes
     }
 

@@ -168,7 +168,7 @@ impl Session {
     ) -> Result<MessageId, SendError> {
         let id = self.send.send_message(payload, options, now)?;
         self.wake_idle();
-        self.after(now);
+        self.update(now);
         Ok(id)
     }
 
@@ -179,7 +179,7 @@ impl Session {
         let dropped = self.send.cancel_message(id, Outcome::Cancelled);
         if dropped {
             self.wake_all();
-            self.after(now);
+            self.update(now);
         }
         dropped
     }
@@ -190,7 +190,7 @@ impl Session {
         if outbox.is_some_and(|outbox| outbox.put_off(after, by)) {
             // What could not be whole in time may be now.
             self.wake_all();
-            self.after(now);
+            self.update(now);
         }
     }
 
@@ -199,7 +199,7 @@ impl Session {
         let incoming = self.recv.take_message(now)?;
         self.readable_told = false;
         self.acknowledge(now);
-        self.after(now);
+        self.update(now);
         Some(incoming)
     }
 
@@ -250,8 +250,8 @@ impl Session {
         }
     }
 
-    /// The conclusions of any change for a session of messages.
-    pub(super) fn after_messages(&mut self) {
+    /// Updates what any change entails in a session of messages.
+    pub(super) fn update_messages(&mut self) {
         if self.send.take_message_room() {
             self.events.push_back(Event::Writable);
         }
