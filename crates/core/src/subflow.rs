@@ -369,9 +369,9 @@ impl Subflow {
         self.flight.youngest_first()
     }
 
-    /// The rate that the congestion window allows, or will allow by the time that credit asked for
+    /// The projected rate: what the congestion window allows, or will allow by the time that credit asked for
     /// at this moment has come: slow start goes on meanwhile. Zero before anything is measured.
-    pub fn prospect(&self) -> Bitrate {
+    pub fn projected_rate(&self) -> Bitrate {
         if self.info.srtt.is_zero() {
             return Bitrate::default();
         }

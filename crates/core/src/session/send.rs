@@ -445,7 +445,7 @@ impl SendHalf {
             _ => subflow.delivery_time(),
         };
         let slowest = view.usable().map(time).max().unwrap_or_default();
-        let ahead = |subflow: &Subflow| view.rate(subflow).max(subflow.prospect());
+        let ahead = |subflow: &Subflow| view.rate(subflow).max(subflow.projected_rate());
         let rate: Bitrate = view.usable().map(ahead).sum();
         let bytes = rate.bytes_in(slowest).as_u64();
         let windows = self.scheduler_window().saturating_mul(2);
