@@ -1,4 +1,4 @@
-//! What is known of a path and of the subflow on it: the kernel's figures, and our own
+//! What is known of a path and of the subflow on it: the kernel's metrics, and our own
 //! measurements of delivery time and rate.
 
 use std::time::Duration;

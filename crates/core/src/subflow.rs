@@ -144,12 +144,12 @@ impl Subflow {
         self.path
     }
 
-    /// The kernel's latest figures.
+    /// The kernel's latest metrics.
     pub const fn info(&self) -> &PathInfo {
         &self.info
     }
 
-    /// Takes the kernel's present figures; `unwritten` bytes of what it was given have not come to the
+    /// Takes the kernel's present metrics; `unwritten` bytes of what it was given have not come to the
     /// kernel yet.
     pub fn set_info(&mut self, info: PathInfo, unwritten: u64) {
         self.has_found_rate |= !info.is_in_slow_start();
@@ -171,7 +171,7 @@ impl Subflow {
     }
 
     /// Bytes in the socket, unacknowledged or unsent, by the freshest of what is known: the kernel's
-    /// figures, and our own count of what has not arrived, both only grow too large with age. Small
+    /// metrics, and our own count of what has not arrived, both only grow too large with age. Small
     /// ranges count as the segments that they are.
     pub const fn queued(&self) -> u64 {
         let known = self.info.queued().as_u64().saturating_add(self.given);
@@ -325,7 +325,7 @@ impl Subflow {
         }
     }
 
-    /// The round-trip time to be expected of what is sent now. The kernel's figure of a path that
+    /// The round-trip time to be expected of what is sent now. The kernel's metric of a path that
     /// was not used for a while is as old as that, and may tell of a queue or a repair that is long
     /// over: a ping since then knows better.
     pub fn present_rtt(&self) -> Duration {
@@ -369,8 +369,8 @@ impl Subflow {
         self.flight.youngest_first()
     }
 
-    /// The projected rate: what the congestion window allows, or will allow by the time that credit asked for
-    /// at this moment has come: slow start goes on meanwhile. Zero before anything is measured.
+    /// The projected rate: what the congestion window allows, or will allow by the time that credit
+    /// asked for at this moment has come, as slow start goes on meanwhile. Zero before anything is measured.
     pub fn projected_rate(&self) -> Bitrate {
         if self.info.srtt.is_zero() {
             return Bitrate::default();

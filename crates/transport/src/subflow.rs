@@ -171,12 +171,12 @@ impl Running {
         self.peer
     }
 
-    /// The kernel's figures; `None` when the socket is gone.
+    /// The kernel's metrics; `None` when the socket is gone.
     pub(crate) fn info(&self) -> Option<TcpInfo> {
         TcpInfo::of(&self.socket.upgrade()?.stream).ok()
     }
 
-    /// Asks for a notification of the next write. Look at the figures once more after this.
+    /// Asks for a notification of the next write. Look at the metrics once more after this.
     pub(crate) fn rest(&self) {
         if let Some(socket) = self.socket.upgrade() {
             socket.is_watched.store(false, Ordering::SeqCst);

@@ -22,7 +22,7 @@ const STALL: Duration = Duration::from_secs(1);
 /// A subflow on which data came and come no more is asked for a sign of life after this long.
 const QUIET: Duration = Duration::from_millis(200);
 
-/// What is known of a subflow at one look: the kernel's figures, in bytes, and the session's.
+/// What is known of a subflow at one look: the kernel's metrics, in bytes, and the session's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Look {
     /// What the peer's kernel has acknowledged in all.

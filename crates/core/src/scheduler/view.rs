@@ -54,7 +54,7 @@ pub struct SendView<'a> {
 }
 
 impl SendView<'_> {
-    /// The rate at which a subflow delivers: measured, else the kernel's figure; at most the cap of
+    /// The rate at which a subflow delivers: measured, else the kernel's metric; at most the cap of
     /// its path, which the measurement does not see, as it counts the busy time only.
     pub fn rate(&self, subflow: &Subflow) -> Bitrate {
         let rate = self.measured_rate(subflow).unwrap_or(subflow.info().delivery_rate);

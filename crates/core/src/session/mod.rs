@@ -161,7 +161,7 @@ pub struct Session {
     blocks: BytesMut,
     write_blocked: bool,
     last_tick: Instant,
-    /// Whether a subflow's figures say that it is stalled, or no longer.
+    /// Whether a subflow's metrics say that it is stalled, or no longer.
     evaluation_due: bool,
     finished_told: bool,
     readable_told: bool,
@@ -267,7 +267,7 @@ impl Session {
         self.wake_idle();
     }
 
-    /// Takes the kernel's present figures of a subflow.
+    /// Takes the kernel's present metrics of a subflow.
     pub fn handle_path_info(&mut self, id: SubflowId, info: PathInfo) {
         if let Some(index) = self.send.index(id) {
             let unwritten = self.control.get(&id).map_or(0, |control| control.queued);

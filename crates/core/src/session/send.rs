@@ -340,7 +340,7 @@ impl SendHalf {
         self.subflows.iter().position(|subflow| subflow.id() == id)
     }
 
-    /// Takes the kernel's figures of a subflow. Returns whether they say that it is stalled, or no
+    /// Takes the kernel's metrics of a subflow. Returns whether they say that it is stalled, or no
     /// longer.
     pub(super) fn set_info(&mut self, index: usize, info: PathInfo, unwritten: u64) -> bool {
         let subflow = &mut self.subflows[index];

@@ -40,7 +40,7 @@ pub struct PathStats {
 pub struct SubflowStats {
     /// Its number.
     pub id: SubflowId,
-    /// The kernel's figures.
+    /// The kernel's metrics.
     pub info: PathInfo,
     /// Payload bytes on their way.
     pub outstanding: u64,

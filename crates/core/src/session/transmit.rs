@@ -89,7 +89,7 @@ impl Session {
     }
 
     /// Asks for the round-trip times of the subflows that were given nothing though bytes wait: they
-    /// may have been turned down by a figure that is out of date, and would be for as long as they
+    /// may have been turned down by a metric that is out of date, and would be for as long as they
     /// carry nothing. One ping at a time: the next goes when this one has been answered.
     fn ping_turned_down(&mut self, now: Instant) {
         for index in 0..self.send.subflows.len() {

@@ -112,7 +112,7 @@ impl Conn {
         Some(packet)
     }
 
-    /// The kernel's figures at `end`.
+    /// The kernel's metrics at `end`.
     pub fn info(&self, end: usize, plan: &LinkPlan) -> PathInfo {
         let (rtt, out) = (2 * plan.delay, &self.to[1 - end]);
         let rate = Bitrate::bps(plan.bytes_per_s * 8);

@@ -3,25 +3,25 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use super::builder::{Bench, Figures};
+use super::builder::{Bench, Metrics};
 use crate::path::{PathId, PathInfo};
 use crate::scheduler::choice::SEGMENT;
 use crate::scheduler::{Kind, RulesOff, SchedulerConfig};
 use crate::{Bitrate, ByteCount};
 
-const NEAR: Figures = Figures::new(20, 0, 20);
-const FAR: Figures = Figures::new(20, 0, 400);
+const NEAR: Metrics = Metrics::new(20, 0, 20);
+const FAR: Metrics = Metrics::new(20, 0, 400);
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
 /// A bench of both schedulers with those rules switched off.
-fn benches(without: &str, written: u64, figures: &[Figures]) -> [Bench; 2] {
+fn benches(without: &str, written: u64, metrics: &[Metrics]) -> [Bench; 2] {
     let without: RulesOff = without.parse().expect("known rules");
     let forward_pin = Some(PathId(0));
     let config = SchedulerConfig { without, forward_pin, ..SchedulerConfig::default() };
-    ["earliest", "fbdt"].map(|name| Bench::with(name, &config, written, figures))
+    ["earliest", "fbdt"].map(|name| Bench::with(name, &config, written, metrics))
 }
 
 /// Segments as a range of bytes.
@@ -37,7 +37,7 @@ fn steady(bench: &mut Bench, index: usize) {
         let sent = bench.subflows[index].sent();
         bench.subflows[index].acknowledge(sent, bench.now).expect("was sent");
         bench.ack(next.range);
-        bench.figures(index, NEAR);
+        bench.set_metrics(index, NEAR);
     }
 }
 
@@ -197,7 +197,7 @@ fn of_a_range_that_a_third_path_has_begun_the_rest_is_copied() {
         bench.subflows[1..].iter_mut().for_each(|subflow| subflow.set_standby(true));
         assert_eq!(bench.ask_for(0, 64 << 10).expect("all there is").range, 0..4 * SEGMENT);
         bench.subflows[1..].iter_mut().for_each(|subflow| subflow.set_standby(false));
-        (1..3).for_each(|index| bench.figures(index, NEAR));
+        (1..3).for_each(|index| bench.set_metrics(index, NEAR));
         let copied =
             [1, 2, 1, 2].map(|index| bench.ask(index).map(|given| given.range.start / SEGMENT));
         assert_eq!(copied, [3, 2, 1, 0].map(Some), "{name}");

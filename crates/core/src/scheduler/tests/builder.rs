@@ -1,4 +1,4 @@
-//! A stream, some subflows with figures set by hand, and a scheduler that is asked.
+//! A stream, some subflows with metrics set by hand, and a scheduler that is asked.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,15 +14,15 @@ use crate::scheduler::{
 use crate::subflow::Subflow;
 use crate::{ByteCount, Instant};
 
-/// The figures of a subflow in the units that tables of schedulers use.
+/// The metrics of a subflow in the units that tables of schedulers use.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Figures {
+pub(super) struct Metrics {
     pub(super) cwnd: u64,
     pub(super) in_flight: u64,
     pub(super) srtt_ms: u64,
 }
 
-impl Figures {
+impl Metrics {
     /// `cwnd` and `in_flight` are segments.
     pub(super) const fn new(cwnd: u64, in_flight: u64, srtt_ms: u64) -> Self {
         Self { cwnd, in_flight, srtt_ms }
@@ -103,9 +103,9 @@ pub(super) struct Bench {
 }
 
 impl Bench {
-    /// `written` segments to send, plenty of credit, and a subflow for each of `figures`.
-    pub(super) fn new(scheduler: &str, written: u64, figures: &[Figures]) -> Self {
-        Self::with(scheduler, &SchedulerConfig::default(), written, figures)
+    /// `written` segments to send, plenty of credit, and a subflow for each of `metrics`.
+    pub(super) fn new(scheduler: &str, written: u64, metrics: &[Metrics]) -> Self {
+        Self::with(scheduler, &SchedulerConfig::default(), written, metrics)
     }
 
     /// The same with other settings.
@@ -113,7 +113,7 @@ impl Bench {
         scheduler: &str,
         config: &SchedulerConfig,
         written: u64,
-        figures: &[Figures],
+        metrics: &[Metrics],
     ) -> Self {
         let entry = Entry::find(scheduler).expect("registered");
         let (penalise, penalties) = mpsc::channel();
@@ -136,9 +136,9 @@ impl Bench {
             messages: None,
         };
         bench.write(written * SEGMENT);
-        for (n, figures) in (0..).zip(figures) {
+        for (n, metrics) in (0..).zip(metrics) {
             bench.up(n);
-            bench.figures(n as usize, *figures);
+            bench.set_metrics(n as usize, *metrics);
         }
         bench
     }
@@ -154,11 +154,11 @@ impl Bench {
         self.subflows.push(Subflow::new(SubflowId(id), PathId(id), chunk, self.now));
     }
 
-    pub(super) fn figures(&mut self, index: usize, figures: Figures) {
-        self.set_info(index, figures.info());
+    pub(super) fn set_metrics(&mut self, index: usize, metrics: Metrics) {
+        self.set_info(index, metrics.info());
     }
 
-    /// Sets a subflow's figures. What is in its socket by these, and was not given to it here, are
+    /// Sets a subflow's metrics. What is in its socket by these, and was not given to it here, are
     /// bytes far above the stream.
     pub(super) fn set_info(&mut self, index: usize, info: PathInfo) {
         let subflow = &mut self.subflows[index];

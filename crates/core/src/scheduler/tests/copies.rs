@@ -1,6 +1,6 @@
 //! What redundant copies may cost: a share of the new bytes sent, whatever the rule that copies.
 
-use super::builder::{Bench, Figures};
+use super::builder::{Bench, Metrics};
 use crate::scheduler::choice::SEGMENT;
 use crate::scheduler::{Kind, SchedulerConfig};
 
@@ -12,8 +12,8 @@ const BEGINS_WITH: u64 = 64 << 10;
 /// all of them, would have each there sooner. How many bytes it copies.
 fn copied(scheduler: &str, copies_permille: u64, segments: u64) -> u64 {
     let config = SchedulerConfig { copies_permille, ..SchedulerConfig::default() };
-    let far = Figures::new(20, 0, 400);
-    let near = Figures::new(1000, 0, 20);
+    let far = Metrics::new(20, 0, 400);
+    let near = Metrics::new(1000, 0, 20);
     let mut bench = Bench::with(scheduler, &config, segments, &[far, near]);
     bench.subflows[1].set_standby(true);
     while bench.ask(0).is_some() {}

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use super::builder::{Bench, Figures, Sent};
+use super::builder::{Bench, Metrics, Sent};
 use crate::path::PathInfo;
 use crate::scheduler::choice::SEGMENT;
 use crate::scheduler::{Kind, RulesOff, SchedulerConfig, estimate};
@@ -19,12 +19,12 @@ fn bench(without: &str, messages: &[(u64, Option<u64>)]) -> Bench {
     // With a few segments for each path the far one would always stand aside.
     let without: RulesOff = format!("spare-far,{without}").parse().expect("known rules");
     let config = SchedulerConfig { without, ..SchedulerConfig::default() };
-    let figures = [Figures::new(10, 4, 20), Figures::new(40, 4, 400)];
-    let mut bench = Bench::with("earliest", &config, 0, &figures);
-    for (index, figures) in figures.into_iter().enumerate() {
-        let rtt = figures.info().srtt;
-        let delivery_rate = Bitrate::from_transfer(figures.info().cwnd, rtt);
-        bench.set_info(index, PathInfo { delivery_rate, ..figures.info() });
+    let metrics = [Metrics::new(10, 4, 20), Metrics::new(40, 4, 400)];
+    let mut bench = Bench::with("earliest", &config, 0, &metrics);
+    for (index, metrics) in metrics.into_iter().enumerate() {
+        let rtt = metrics.info().srtt;
+        let delivery_rate = Bitrate::from_transfer(metrics.info().cwnd, rtt);
+        bench.set_info(index, PathInfo { delivery_rate, ..metrics.info() });
     }
     let mut sent = Sent::default();
     for &(segments, after) in messages {
@@ -132,7 +132,7 @@ fn the_bytes_that_arrive_within_a_time_are_those_whose_arrival_is_by_then() {
         cwnd: ByteCount::new(10_000),
         ssthresh: Some(ByteCount::new(5_000)),
         delivery_rate: Bitrate::mbps(8),
-        ..Figures::new(10, 0, 40).info()
+        ..Metrics::new(10, 0, 40).info()
     };
     let within = |info: PathInfo, time: u64| {
         let mut bench = Bench::new("earliest", 1, &[]);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::builder::{Bench, Figures};
+use super::builder::{Bench, Metrics};
 use crate::path::PathInfo;
 use crate::ranges::RangeSet;
 use crate::scheduler::choice::SEGMENT;
@@ -45,14 +45,14 @@ enum Step {
 }
 
 fn any_info() -> impl Strategy<Value = PathInfo> {
-    let figures = (0u64..200, 0u64..200, 0u64..300).prop_map(|(c, f, s)| Figures::new(c, f, s));
+    let metrics = (0u64..200, 0u64..200, 0u64..300).prop_map(|(c, f, s)| Metrics::new(c, f, s));
     let rest = (prop::option::of(0u64..300), 0u64..200, any::<bool>(), 0u64..50);
-    (figures, rest).prop_map(|(figures, (ssthresh, mbps, timed_out, unsent))| PathInfo {
+    (metrics, rest).prop_map(|(metrics, (ssthresh, mbps, timed_out, unsent))| PathInfo {
         ssthresh: ssthresh.map(|n| ByteCount::new(n * SEGMENT)),
         pacing_rate: Bitrate::mbps(mbps),
         timed_out,
         unsent: ByteCount::new(unsent * 100),
-        ..figures.info()
+        ..metrics.info()
     })
 }
 
@@ -112,13 +112,13 @@ struct World {
 
 impl World {
     fn new(scheduler: &str, latency: Option<Duration>, chunk: (u64, u64)) -> Self {
-        let two = [Figures::new(20, 0, 30), Figures::new(20, 0, 80)];
+        let two = [Metrics::new(20, 0, 30), Metrics::new(20, 0, 80)];
         let config = SchedulerConfig { latency, ..SchedulerConfig::default() };
         let mut bench = Bench::with(scheduler, &config, 0, &[]);
         bench.chunk = chunk;
-        for (n, figures) in (0..).zip(two) {
+        for (n, metrics) in (0..).zip(two) {
             bench.up(n);
-            bench.figures(n as usize, figures);
+            bench.set_metrics(n as usize, metrics);
         }
         bench.credit = 200_000;
         Self { bench, next_id: 2, sent: RangeSet::new(), new: 0, copied: 0 }
@@ -252,7 +252,7 @@ impl World {
         let now = bench.now;
         for (n, subflow) in (1..).zip(&mut bench.subflows) {
             subflow.evaluate(false, now);
-            let info = Figures::new(windows * n, 0, 20 * n).info();
+            let info = Metrics::new(windows * n, 0, 20 * n).info();
             let ssthresh = info.ssthresh.filter(|_| !slow_start);
             let delivery_rate = match mbps {
                 // The nearer, the slower: an aim leaves out others than what is spared.

@@ -1,11 +1,11 @@
 //! The rules that pick by window and round-trip time, as in the slides.
 
-use super::builder::{Bench, Figures};
+use super::builder::{Bench, Metrics};
 use crate::scheduler::choice::SEGMENT;
 
 /// WiFi near and small, LTE far and large.
-const WIFI: Figures = Figures::new(10, 0, 40);
-const LTE: Figures = Figures::new(30, 0, 80);
+const WIFI: Metrics = Metrics::new(10, 0, 40);
+const LTE: Metrics = Metrics::new(30, 0, 80);
 
 #[test]
 fn min_rtt_fills_the_nearer_path_first() {
@@ -45,48 +45,48 @@ fn let_compares_window_over_round_trip_time() {
     assert_eq!(taken[..30], [1; 30]);
     assert_eq!(taken[30..], [0; 10]);
     // Equal: the first.
-    let mut bench = Bench::new("let", 100, &[Figures::new(10, 0, 40), Figures::new(20, 0, 80)]);
+    let mut bench = Bench::new("let", 100, &[Metrics::new(10, 0, 40), Metrics::new(20, 0, 80)]);
     assert_eq!(bench.settle(1), [0]);
 }
 
 #[test]
 fn greedy_sticks_while_there_is_room() {
     // The far path is taken up because the near one is full, and kept when that has room again.
-    let mut bench = Bench::new("gr-sty", 200, &[LTE, Figures::new(10, 9, 40)]);
+    let mut bench = Bench::new("gr-sty", 200, &[LTE, Metrics::new(10, 9, 40)]);
     assert_eq!(bench.settle(3), [1, 0, 0]);
-    bench.figures(1, WIFI);
+    bench.set_metrics(1, WIFI);
     assert_eq!(bench.settle(28), [0; 28]);
     assert_eq!(bench.settle(3), [1, 1, 1]);
 }
 
 #[test]
 fn throughput_sticky_waits_or_lends() {
-    let full = Figures::new(20, 20, 60);
-    let idle = Figures::new(10, 0, 80);
+    let full = Metrics::new(20, 20, 60);
+    let idle = Metrics::new(10, 0, 80);
     for (name, lends) in
         [("tp-sty", false), ("tr-sty", false), ("tp-sty-soft", true), ("tr-sty-soft", true)]
     {
-        let mut bench = Bench::new(name, 200, &[idle, Figures::new(20, 0, 60)]);
+        let mut bench = Bench::new(name, 200, &[idle, Metrics::new(20, 0, 60)]);
         assert_eq!(bench.settle(1), [1], "{name}");
-        bench.figures(1, full);
+        bench.set_metrics(1, full);
         // 10/80 is less than 20/60.
         let expected: &[usize] = if lends { &[0; 10] } else { &[] };
         assert_eq!(bench.settle(10), expected, "{name}");
         // The current path is still the second.
-        bench.figures(1, Figures::new(20, 0, 60));
+        bench.set_metrics(1, Metrics::new(20, 0, 60));
         assert_eq!(bench.settle(2), [1, 1], "{name}");
     }
 }
 
 #[test]
 fn sticky_changes_only_for_what_its_rule_asks() {
-    let idle = Figures::new(10, 0, 80);
+    let idle = Metrics::new(10, 0, 80);
     // Loss has brought the current path down to 4/60, less than 10/80; it is still nearer.
-    let low = Figures::new(4, 4, 60);
+    let low = Metrics::new(4, 4, 60);
     for (name, changes) in [("tp-sty", true), ("tr-sty", false)] {
-        let mut bench = Bench::new(name, 200, &[idle, Figures::new(20, 0, 60)]);
+        let mut bench = Bench::new(name, 200, &[idle, Metrics::new(20, 0, 60)]);
         assert_eq!(bench.settle(1), [1]);
-        bench.figures(1, low);
+        bench.set_metrics(1, low);
         let expected: &[usize] = if changes { &[0; 3] } else { &[] };
         assert_eq!(bench.settle(3), expected, "{name}");
     }
@@ -95,14 +95,14 @@ fn sticky_changes_only_for_what_its_rule_asks() {
         let mut bench = Bench::new(name, 200, &[idle]);
         assert_eq!(bench.settle(1), [0]);
         bench.up(1);
-        bench.figures(1, Figures::new(10, 0, 60));
+        bench.set_metrics(1, Metrics::new(10, 0, 60));
         assert_eq!(bench.settle(2), [1, 1], "{name}");
     }
 }
 
 #[test]
 fn strict_sticky_lends_while_its_path_is_silent_and_leaves_a_dead_one() {
-    let mut bench = Bench::new("tr-sty", 200, &[Figures::new(10, 0, 80), Figures::new(20, 0, 60)]);
+    let mut bench = Bench::new("tr-sty", 200, &[Metrics::new(10, 0, 80), Metrics::new(20, 0, 60)]);
     assert_eq!(bench.settle(1), [1]);
     bench.stall(1);
     let reinjection = bench.ask(0).expect("what the stalled path holds");
@@ -119,10 +119,10 @@ fn strict_sticky_lends_while_its_path_is_silent_and_leaves_a_dead_one() {
 
 #[test]
 fn round_robin_alternates_and_skips_full_paths() {
-    let three = [Figures::new(4, 0, 10), Figures::new(2, 2, 20), Figures::new(4, 0, 30)];
+    let three = [Metrics::new(4, 0, 10), Metrics::new(2, 2, 20), Metrics::new(4, 0, 30)];
     let mut bench = Bench::new("round-robin", 100, &three);
     assert_eq!(bench.settle(4), [0, 2, 0, 2]);
-    bench.figures(1, Figures::new(4, 0, 20));
+    bench.set_metrics(1, Metrics::new(4, 0, 20));
     assert_eq!(bench.settle(3), [0, 1, 2]);
 }
 

@@ -4,15 +4,15 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::builder::{Bench, Figures, segments};
+use super::builder::{Bench, Metrics, segments};
 use crate::Bitrate;
 use crate::path::{PathInfo, SubflowId};
 use crate::scheduler::choice::SEGMENT;
 use crate::subflow::Subflow;
 
 /// The fast path, full, and the slow one, empty.
-const FULL: Figures = Figures::new(20, 20, 20);
-const SLOW: Figures = Figures::new(20, 0, 100);
+const FULL: Metrics = Metrics::new(20, 20, 20);
+const SLOW: Metrics = Metrics::new(20, 0, 100);
 
 /// The answer to a slow path that asks.
 fn answer(bench: &mut Bench) -> &'static str {
@@ -112,7 +112,7 @@ fn ecf_waits_when_the_fast_path_would_be_done_first() {
 #[test]
 fn ecf_uses_a_slow_path_that_is_no_slower() {
     // The fast path needs two rounds of 20 ms; the slow one is done in 35.
-    let mut bench = Bench::new("ecf", 10, &[FULL, Figures::new(20, 0, 35)]);
+    let mut bench = Bench::new("ecf", 10, &[FULL, Metrics::new(20, 0, 35)]);
     assert_eq!(answer(&mut bench), "slow");
 }
 
@@ -192,12 +192,12 @@ fn linux_waits_for_its_pick_even_if_another_has_room() {
 
 #[test]
 fn musher_cuts_rounds_and_waits_for_both_parts() {
-    let mut bench = Bench::new("musher", 5000, &[Figures::new(1000, 0, 20), SLOW]);
+    let mut bench = Bench::new("musher", 5000, &[Metrics::new(1000, 0, 20), SLOW]);
     let taken = bench.settle(100);
     // The first has its half of the round and waits, after 20 of the second's window of 20.
     assert_eq!(taken[..50], [0; 50]);
     assert_eq!(taken[50..], [1; 20]);
-    bench.figures(1, Figures::new(30, 0, 100));
+    bench.set_metrics(1, Metrics::new(30, 0, 100));
     let taken = bench.settle(500);
     // The rest of the second's part, then the first's of the next round; the second has no window
     // for its own.
@@ -239,7 +239,7 @@ fn redundant_copies_what_has_not_arrived() {
 }
 
 /// Segment 0 on the slow path, segments 1 to 3 on the fast one and arrived, the credit spent.
-fn blocked(scheduler: &str, slow: Figures, fast: Figures) -> Bench {
+fn blocked(scheduler: &str, slow: Metrics, fast: Metrics) -> Bench {
     let mut bench = Bench::new(scheduler, 10, &[slow, fast]);
     bench.credit = 4 * SEGMENT;
     for (index, range) in [(0, 0..SEGMENT), (1, SEGMENT..4 * SEGMENT)] {
@@ -248,14 +248,14 @@ fn blocked(scheduler: &str, slow: Figures, fast: Figures) -> Bench {
         bench.subflows[index].assign(range, crate::scheduler::Kind::New, now);
     }
     bench.ack(SEGMENT..4 * SEGMENT);
-    bench.figures(0, slow);
-    bench.figures(1, fast);
+    bench.set_metrics(0, slow);
+    bench.set_metrics(1, fast);
     bench
 }
 
 #[test]
 fn a_full_window_is_reopened_over_the_fast_path() {
-    let (slow, fast) = (Figures::new(20, 20, 100), Figures::new(20, 0, 20));
+    let (slow, fast) = (Metrics::new(20, 20, 100), Metrics::new(20, 0, 20));
     for name in ["min-rtt", "lpc", "let", "gr-sty", "tp-sty", "tr-sty-soft", "ecf", "round-robin"] {
         let mut bench = blocked(name, slow, fast);
         let again = bench.ask(1).unwrap_or_else(|| panic!("{name} sends nothing"));
@@ -278,17 +278,17 @@ fn a_full_window_is_reopened_over_the_fast_path() {
 #[test]
 fn only_a_far_or_tiny_holder_is_doubled() {
     // Four times 30 ms is more than 100 ms; the slower one is penalised all the same.
-    let mut bench = blocked("min-rtt", Figures::new(20, 20, 100), Figures::new(20, 0, 30));
+    let mut bench = blocked("min-rtt", Metrics::new(20, 20, 100), Metrics::new(20, 0, 30));
     assert_eq!(bench.ask(1), None);
     assert_eq!(bench.penalties.try_recv().ok(), Some(SubflowId(0)));
     // A window of 4 is small at any distance.
-    let mut bench = blocked("min-rtt", Figures::new(4, 4, 100), Figures::new(20, 0, 30));
+    let mut bench = blocked("min-rtt", Metrics::new(4, 4, 100), Metrics::new(20, 0, 30));
     assert!(bench.ask(1).is_some());
     // One that is not slower, or in recovery, is not penalised.
-    let mut bench = blocked("min-rtt", Figures::new(4, 4, 30), Figures::new(20, 0, 30));
+    let mut bench = blocked("min-rtt", Metrics::new(4, 4, 30), Metrics::new(20, 0, 30));
     assert!(bench.ask(1).is_some());
     assert_eq!(bench.penalties.try_recv().ok(), None);
-    let mut bench = blocked("min-rtt", Figures::new(4, 4, 100), Figures::new(20, 0, 30));
+    let mut bench = blocked("min-rtt", Metrics::new(4, 4, 100), Metrics::new(20, 0, 30));
     let timed_out = PathInfo { timed_out: true, ..*bench.subflows[0].info() };
     bench.set_info(0, timed_out);
     assert!(bench.ask(1).is_some());
@@ -297,7 +297,7 @@ fn only_a_far_or_tiny_holder_is_doubled() {
 
 #[test]
 fn a_full_send_memory_counts_and_one_that_has_room_again_is_not_punished() {
-    let (slow, fast) = (Figures::new(20, 20, 100), Figures::new(20, 0, 20));
+    let (slow, fast) = (Metrics::new(20, 20, 100), Metrics::new(20, 0, 20));
     for (left, penalty) in [(Some(0), Some(SubflowId(0))), (Some(5000), None)] {
         let mut bench = blocked("min-rtt", slow, fast);
         bench.credit = u64::MAX;
