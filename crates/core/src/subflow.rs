@@ -183,7 +183,7 @@ impl Subflow {
         self.info.cwnd.as_u64().saturating_sub(self.queued())
     }
 
-    /// Bytes that its socket has room for, by the driver's last word and what it was given since.
+    /// Bytes that its socket has room for, by what the driver said last and what it was given since.
     pub const fn room(&self) -> u64 {
         self.room
     }

@@ -368,7 +368,7 @@ fn evaluate(plan: &Plan, world: &World) {
             }
             End::Refused => {
                 assert!(!matches!(plan.finale, Finale::Mended { .. }), "the server was there");
-                assert!(other != Some(&End::Closed), "the server had all its last words to say");
+                assert!(other != Some(&End::Closed), "the server had yet to drain");
             }
             End::Reset => assert!(matches!(plan.finale, Finale::Reset(_))),
         }

@@ -292,7 +292,7 @@ fn the_client_changes_roles_of_a_connection_under_way() {
     world.script(vec![
         (at(1000), Step::Policy(1, note(1, role(Role::Backup)))),
         (at(2000), Step::Policy(1, note(2, ACTIVE))),
-        // Older than the last word: of no effect.
+        // Older than the last revision: of no effect.
         (at(2001), Step::Policy(1, note(1, role(Role::Backup)))),
         (at(3000), Step::Policy(0, note(3, capped))),
     ]);

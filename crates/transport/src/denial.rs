@@ -29,7 +29,7 @@ struct Refused {
 }
 
 impl Denial {
-    /// Whether the server's last word was that it does not let in a client with these settings.
+    /// Whether the server's last answer was that it does not accept a client with these settings.
     pub(crate) fn holds(&self, revision: u64) -> bool {
         self.last().as_ref().is_some_and(|last| last.revision == revision)
     }

@@ -6,8 +6,8 @@
 //! [`Life::handle_timeout`] when [`Life::poll_timeout`] says.
 //!
 //! ```text
-//!  Opening ── let in ──▶ Open ── closed, failed ──▶ Over ── every subflow has said ──▶ Gone
-//!     └──────────────── failed ──────────────────────▲      its last word and is gone
+//!  Opening ── accepted ──▶ Open ── closed, failed ──▶ Over ── every subflow has ──▶ Gone
+//!     └───────────────── failed ───────────────────────▲      drained and is gone
 //! ```
 
 use std::fmt;
@@ -17,7 +17,7 @@ use crate::Instant;
 use crate::session::{Event, RESET_ABANDONED, Session, SessionConfig};
 
 /// How long a connection that the application has let go of may take to deliver the rest, and one that is
-/// closed to say its last word.
+/// closed to drain.
 const LINGER_TIME: Duration = Duration::from_secs(30);
 /// How long a subflow on which everything has been said waits for the peer to close it, too, so that
 /// what was said last is not destroyed by a reset: at most, and at least.
@@ -25,9 +25,9 @@ const CLOSE_TIME: Duration = Duration::from_secs(5);
 const CLOSE_LEAST: Duration = Duration::from_secs(1);
 /// The same after a failure, when only the reason of the reset is at stake.
 const RESET_TIME: Duration = Duration::from_secs(2);
-/// On how many subflows, one after another, the last word is said at least while the peer, which may
-/// be without any, still waits for it.
-const LAST_WORDS: u32 = 3;
+/// On how many subflows, one after another, a closed end drains at least while the peer, which may
+/// be without any, still waits for the last acknowledgement.
+const DRAIN_SUBFLOWS: u32 = 3;
 
 /// How far a connection's life has come. It only goes forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -183,7 +183,7 @@ impl Life {
         }
         let timeout = Some(self.peer_timeout).filter(|timeout| !timeout.is_zero());
         let waits = self.grace.min(timeout.unwrap_or(self.grace));
-        (waits / LAST_WORDS).clamp(CLOSE_LEAST, CLOSE_TIME)
+        (waits / DRAIN_SUBFLOWS).clamp(CLOSE_LEAST, CLOSE_TIME)
     }
 
     /// Whether a new subflow would be of use. One that has closed while its last subflow was lost

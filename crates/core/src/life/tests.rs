@@ -153,7 +153,7 @@ fn a_peer_that_joins_again_and_again_keeps_no_closed_connection() {
 }
 
 #[test]
-fn the_last_word_is_said_on_several_subflows_while_the_peer_waits() {
+fn a_closed_end_drains_on_several_subflows_while_the_peer_waits() {
     for (grace, peer_timeout) in [(5, Some(30)), (30, Some(6)), (30, None), (45, Some(45))] {
         let peer_timeout = peer_timeout.map(Duration::from_secs);
         let config = SessionConfig { peer_timeout, ..SessionConfig::default() };

@@ -101,12 +101,12 @@ impl Session {
             Some((_, sent_at)) => Some(sent_at).filter(|&sent_at| sent_at >= heard),
             None => Some(control.ping_at.max(heard)),
         });
-        // With every question older than the last word, silence counts from that.
+        // With every ping older than the last record from the peer, the time counts from that record.
         Some(asked.min().unwrap_or(heard) + timeout)
     }
 
     /// Tells once that the peer is gone. A driver that comes far too late was held up itself, and so
-    /// were the questions and answers: silence counts anew from then on.
+    /// were the questions and answers: the time counts anew from then on.
     pub(super) fn evaluate_peer(&mut self, now: Instant) {
         let Some(deadline) = self.peer_deadline() else { return };
         if deadline + self.liveness.interval <= now {

@@ -7,7 +7,7 @@
 //!
 //! The world also does what a driver does around a session: it closes a subflow at one end before
 //! the other, gives a connection up that has been without any path for the grace time, lets a
-//! closed end say its last words on a new subflow, and turns away a peer that it does not know.
+//! closed end drain on a new subflow, and turns away a peer that it does not know.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 mod node;
@@ -32,8 +32,8 @@ use weftline_core::{Bitrate, Instant, Session, SessionConfig};
 /// When the applications begin: the first acknowledgements have told the credit by then, as the
 /// handshake does in the real world.
 pub(crate) const START: Instant = Instant::from_millis(100);
-/// How long a closed end that lost its subflows takes another one, to say its last words.
-const LAST_WORDS: Duration = Duration::from_secs(5);
+/// How long a closed end that lost its subflows takes another one, to drain.
+const DRAIN_TIME: Duration = Duration::from_secs(5);
 /// How often paths that are down are tried after [`Step::Redial`].
 const REDIAL: Duration = Duration::from_millis(100);
 

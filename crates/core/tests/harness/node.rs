@@ -8,7 +8,7 @@ use weftline_core::path::SubflowId;
 use weftline_core::session::Event;
 use weftline_core::{Bitrate, Instant, Session, SessionConfig};
 
-use super::{LAST_WORDS, START};
+use super::{DRAIN_TIME, START};
 
 /// How a node's part in the connection ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,7 +99,7 @@ impl Node {
         match self.end {
             None => true,
             Some(End::Closed) => {
-                self.input.is_empty() && !self.answered && now.since(self.ended_at) < LAST_WORDS
+                self.input.is_empty() && !self.answered && now.since(self.ended_at) < DRAIN_TIME
             }
             Some(_) => false,
         }
@@ -125,7 +125,7 @@ impl Node {
     /// When an end that is over waits no longer for its peer to close the subflows.
     pub(super) fn hangs_up_at(&self) -> Option<Instant> {
         let waits = self.end.is_some() && !self.input.is_empty();
-        waits.then(|| self.ended_at + LAST_WORDS)
+        waits.then(|| self.ended_at + DRAIN_TIME)
     }
 
     /// What a driver makes of the session's news.
