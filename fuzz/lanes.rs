@@ -7,7 +7,7 @@ use weftline_core::Instant;
 use weftline_core::datagram::{
     Bond, BondConfig, CallRules, Class, DATA_OVERHEAD, Frame, LaneId, MAX_WAITING,
 };
-use weftline_core::gate::PathGate;
+use weftline_core::limiter::PathLimiter;
 use weftline_core::policy::Role;
 
 /// Frames of the other end of a bond with three lanes, one after the other: which lane, how much time goes
@@ -20,10 +20,10 @@ pub fn lanes(bytes: &[u8]) {
     let mut now = Instant::ZERO;
     let mut bond = Bond::new(config, now);
     // What TCP sends over the same paths, which makes way for calls.
-    let gates: [PathGate; 3] = Default::default();
+    let limiters: [PathLimiter; 3] = Default::default();
     for (lane, role) in (0..).zip([Role::Active, Role::Active, Role::Metered]) {
         assert!(bond.add_lane(LaneId(lane), role, now));
-        bond.set_gate(LaneId(lane), Some(gates[usize::from(lane)].clone()));
+        bond.set_limiter(LaneId(lane), Some(limiters[usize::from(lane)].clone()));
     }
     let (mut rest, mut out, mut sequence) = (bytes, Vec::new(), 0);
     while let [how, length, after @ ..] = rest {
@@ -34,9 +34,9 @@ pub fn lanes(bytes: &[u8]) {
         if how & 4 != 0 {
             bond.remove_lane(lane, now);
             bond.add_lane(lane, Role::Active, now);
-            bond.set_gate(lane, gates.get(usize::from(lane.0)).cloned());
+            bond.set_limiter(lane, limiters.get(usize::from(lane.0)).cloned());
         }
-        gates.iter().for_each(|gate| gate.spend(u64::from(*length) << 8, now));
+        limiters.iter().for_each(|limiter| limiter.spend(u64::from(*length) << 8, now));
         if let Ok(decoded) = Frame::decode(frame) {
             let mut again = Vec::new();
             decoded.encode(&mut again);

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use counting::LIVE;
 use weftline_congestion::lane;
 use weftline_core::datagram::*;
-use weftline_core::gate::PathGate;
+use weftline_core::limiter::PathLimiter;
 use weftline_core::policy::Role;
 use weftline_core::{Instant, rng::Rng};
 
@@ -71,7 +71,7 @@ fn a_bond_takes_no_more_memory_than_is_promised_for_it() {
     let mut bond = Bond::new(config, Instant::ZERO);
     let lanes = (0..MAX_LANES as u8).map(LaneId);
     lanes.clone().for_each(|id| assert!(bond.add_lane(id, Role::Active, Instant::ZERO)));
-    lanes.clone().for_each(|id| bond.set_gate(id, Some(PathGate::default())));
+    lanes.clone().for_each(|id| bond.set_limiter(id, Some(PathLimiter::default())));
     let mut rng = Rng::stream(7, "packets");
     let (mut most, mut out, mut sent) = (0, Vec::new(), [0_u64; MAX_LANES]);
     let (mut number, mut places, mut came, mut refused) = (0, [0_u16; 64], [0_u64; 2], 0);

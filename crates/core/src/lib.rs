@@ -64,8 +64,8 @@
 
 pub mod datagram;
 pub mod fq_codel;
-pub mod gate;
 pub mod life;
+pub mod limiter;
 pub mod path;
 pub mod path_manager;
 pub mod policy;

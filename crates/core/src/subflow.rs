@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use self::flight::Flight;
-use crate::gate::PathGate;
+use crate::limiter::PathLimiter;
 use crate::path::{DEVIATIONS, PathId, PathInfo, SubflowId};
 use crate::policy::Role;
 use crate::ranges::RangeSet;
@@ -85,7 +85,7 @@ pub struct Subflow {
     path: PathId,
     share: Share,
     /// What else may hold it back.
-    gate: Option<PathGate>,
+    limiter: Option<PathLimiter>,
     /// What its socket has room for.
     room: u64,
     info: PathInfo,
@@ -114,7 +114,7 @@ impl Subflow {
             id,
             path,
             share: Share { role: Role::Active, stands_by: false, cap: None, is_used_up: false },
-            gate: None,
+            limiter: None,
             room: 0,
             info: PathInfo::default(),
             has_found_rate: false,
@@ -272,19 +272,19 @@ impl Subflow {
         self.share.is_used_up
     }
 
-    /// What all sessions' data over its path goes through, if something counts that.
-    pub const fn gate(&self) -> Option<&PathGate> {
-        self.gate.as_ref()
+    /// The limiter that all sessions' data over its path goes through, if there is one.
+    pub const fn limiter(&self) -> Option<&PathLimiter> {
+        self.limiter.as_ref()
     }
 
-    /// Whether that limits it now.
+    /// Whether the limiter limits it now.
     pub fn is_limited(&self) -> bool {
-        self.gate.as_ref().is_some_and(PathGate::is_limited)
+        self.limiter.as_ref().is_some_and(PathLimiter::is_limited)
     }
 
-    /// Has its data go through a gate.
-    pub fn set_gate(&mut self, gate: Option<PathGate>) {
-        self.gate = gate;
+    /// Sets the limiter that its data go through.
+    pub fn set_limiter(&mut self, limiter: Option<PathLimiter>) {
+        self.limiter = limiter;
     }
 
     /// Takes its path's policy.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use harness::{PathSpec, START, Step, World};
 use proptest::prelude::*;
-use weftline_core::gate::PathGate;
+use weftline_core::limiter::PathLimiter;
 use weftline_core::policy::METERED_AFTER;
 use weftline_core::scheduler::{Entry, REGISTRY};
 use weftline_core::wire::PolicyNote;
@@ -200,18 +200,18 @@ fn a_cap_is_used_up() {
     }
 }
 
-/// A gate stands open until somebody sets a limit, and does so again when that is lifted.
+/// A limiter lets everything through until somebody sets a limit, and again when that is lifted.
 #[test]
-fn a_gate_limits_while_it_is_told_to() {
+fn a_limiter_limits_while_it_is_told_to() {
     for scheduler in ["fbdt", "min-rtt", "round-robin"] {
         for is_up in [false, true] {
             let mut world = World::new(&config(scheduler), paths(&[50]), [0, ENDLESS], 1);
-            let gate = PathGate::default();
+            let limiter = PathLimiter::default();
             // Before its path is up, or amid a transfer.
             if is_up {
                 world.run(at(500));
             }
-            world.gate(1, PathId(0), gate.clone());
+            world.limiter(1, PathId(0), limiter.clone());
             let mut carried = |until| {
                 world.run(world.now + ms(300));
                 let (before, from) = (world.read(0), world.now);
@@ -220,15 +220,15 @@ fn a_gate_limits_while_it_is_told_to() {
                 Bitrate::from_transfer(bytes, world.now.since(from)).as_mbps_f64()
             };
             let open = carried(2000);
-            assert_eq!(gate.spent(), 0, "nobody counts");
-            gate.count();
-            gate.set_limit(Some(Bitrate::mbps(10)));
+            assert_eq!(limiter.spent(), 0, "nobody counts");
+            limiter.count();
+            limiter.set_limit(Some(Bitrate::mbps(10)));
             let limited = carried(4000);
-            gate.open();
+            limiter.lift();
             let again = carried(6000);
             let said = format!("{scheduler}, {is_up}: {open} {limited} {again}");
             assert!(open > 45.0 && (9.0..=10.2).contains(&limited) && again > 45.0, "{said}");
-            assert!(gate.spent() > 2_000_000, "{said}");
+            assert!(limiter.spent() > 2_000_000, "{said}");
         }
     }
 }

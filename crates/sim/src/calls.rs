@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use weftline_congestion::lane;
 use weftline_core::datagram::{Bond, BondConfig, HoldStatus, LaneId};
-use weftline_core::gate::PathGate;
+use weftline_core::limiter::PathLimiter;
 use weftline_core::time::nanos;
 use weftline_core::{Instant, PathId, Role};
 
@@ -50,11 +50,11 @@ impl CallReport {
     }
 }
 
-/// What all connections of each end send over each path goes through one gate.
+/// What all connections of each end send over each path goes through one limiter.
 #[derive(Debug)]
-pub(crate) struct Gates(Vec<[PathGate; 2]>);
+pub(crate) struct Limiters(Vec<[PathLimiter; 2]>);
 
-impl Gates {
+impl Limiters {
     /// Those of a plan: of so many paths if it has a call that is protected, and else of none.
     pub(crate) fn new(plan: &Plan) -> Self {
         let is_protected = plan.calls.is_some_and(|call| call.rules.is_some());
@@ -63,9 +63,9 @@ impl Gates {
     }
 
     /// Those of one end.
-    pub(crate) fn of(&self, end: usize) -> impl Iterator<Item = (PathId, PathGate)> {
-        let gates = self.0.iter().map(move |gates| gates[end].clone());
-        gates.enumerate().map(|(path, gate)| (PathId(path as u64), gate))
+    pub(crate) fn of(&self, end: usize) -> impl Iterator<Item = (PathId, PathLimiter)> {
+        let limiters = self.0.iter().map(move |limiters| limiters[end].clone());
+        limiters.enumerate().map(|(path, limiter)| (PathId(path as u64), limiter))
     }
 }
 
@@ -96,7 +96,7 @@ fn never(_: &mut [u8]) -> bool {
 }
 
 impl Calls {
-    pub(crate) fn new(plan: &Plan, gates: &Gates) -> Option<Self> {
+    pub(crate) fn new(plan: &Plan, limiters: &Limiters) -> Option<Self> {
         let call = plan.calls?;
         let now = Instant::ZERO;
         let mut bonds = [true, false].map(|is_initiator| {
@@ -108,8 +108,8 @@ impl Calls {
             for path in 0..plan.paths.len() {
                 bond.add_lane(lane(path as u64), Role::Active, now);
             }
-            for (path, gate) in gates.of(end) {
-                bond.set_gate(lane(path.0), Some(gate));
+            for (path, limiter) in limiters.of(end) {
+                bond.set_limiter(lane(path.0), Some(limiter));
             }
         }
         let paths = u32::try_from(plan.paths.len()).expect("a run has few paths");

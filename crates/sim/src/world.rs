@@ -12,7 +12,7 @@ use weftline_measure::{Delays, STEP};
 
 use crate::SimError;
 use crate::build;
-use crate::calls::{Calls, Gates};
+use crate::calls::{Calls, Limiters};
 use crate::flow::Flow;
 use crate::net::{Net, Spreading};
 use crate::plan::{Plan, Traffic};
@@ -55,14 +55,14 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(plan: Plan) -> Self {
         let mut net = build::network(&plan);
-        let (mut flows, gates) = (Vec::new(), Gates::new(&plan));
+        let (mut flows, limiters) = (Vec::new(), Limiters::new(&plan));
         let ratio = plan.ratio.map_or_else(RatioMemory::default, RatioMemory::with_percent);
         for (index, flow) in plan.flows.iter().enumerate() {
             net.add_flow(flow.congestion.coupled);
             let index = u32::try_from(index).expect("a run has few flows");
             let openers = (0..flow.subflows()).map(|k| build::opener(&plan, index, k));
             let (openers, mss) = (openers.collect(), build::mss(&plan));
-            let parts = (openers, ratio.clone(), &gates);
+            let parts = (openers, ratio.clone(), &limiters);
             flows.push(Flow::new(index, &plan, mss, parts, &mut net));
         }
         let series = Series {
@@ -71,7 +71,7 @@ impl World {
         };
         let delivered_before = vec![0; plan.paths.len()];
         let packet_delays = plan.gateway.is_some().then(Box::default);
-        let (epoch_ns, calls) = (None, Calls::new(&plan, &gates).map(Box::new));
+        let (epoch_ns, calls) = (None, Calls::new(&plan, &limiters).map(Box::new));
         Self { net, flows, plan, epoch_ns, series, delivered_before, packet_delays, calls }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustls::pki_types::ServerName;
 use tokio::sync::{oneshot, watch};
-use weftline_core::gate::PathGate;
+use weftline_core::limiter::PathLimiter;
 use weftline_core::scheduler::{Entry, RulesOff, SchedulerConfig, Setting, check_settings};
 use weftline_core::session::{DEFAULT_LONGEST_MESSAGE, MessageLimits, SessionConfig};
 use weftline_core::wire::Hello;
@@ -60,13 +60,13 @@ impl Client {
         Ok(())
     }
 
-    /// The path of that name, as it is now: its number, and what all connections send over it goes through.
-    /// `None` if there is none.
-    pub fn path_gate(&self, name: &str) -> Option<(PathId, PathGate)> {
+    /// The path of that name, as it is now: its number, and the limiter that all connections' data over it
+    /// go through. `None` if there is no such path.
+    pub fn path_limiter(&self, name: &str) -> Option<(PathId, PathLimiter)> {
         let settings = self.settings.borrow();
         let index = settings.paths.iter().position(|(path, _)| path.name == name)?;
         let id = settings.ids[index];
-        Some((id, settings.common.caps.gate(id)?))
+        Some((id, settings.common.caps.limiter(id)?))
     }
 
     /// Counts the changes of the client's settings.

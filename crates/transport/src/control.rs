@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tokio::sync::broadcast;
 use weftline_core::PathId;
-use weftline_core::gate::PathGate;
+use weftline_core::limiter::PathLimiter;
 use weftline_core::session::SessionStats;
 
 use crate::about::{About, ConnectionStatus};
@@ -114,8 +114,8 @@ impl Control {
     }
 
     /// What all connections of the client send over a path goes through; `None` if it has too many paths.
-    pub(crate) fn gate(&self, path: PathId) -> Option<PathGate> {
-        self.shared.gate(path)
+    pub(crate) fn limiter(&self, path: PathId) -> Option<PathLimiter> {
+        self.shared.limiter(path)
     }
 
     /// The connection's number in this process: 0 is the first. Never used again.

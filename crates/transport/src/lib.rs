@@ -142,7 +142,7 @@ pub use tls::{
 };
 pub use token::{Token, TokenLine};
 pub use weave::WeaveWatch;
-pub use weftline_core::gate::PathGate;
+pub use weftline_core::limiter::PathLimiter;
 pub use weftline_core::session::{
     Incoming, Message, MessageId, MessageOutcome, Outcome, SendError,
 };

@@ -1,4 +1,4 @@
-//! Rate caps and gates that connections share.
+//! Rate caps and limiters that connections share.
 //!
 //! A cap is one for all connections of a client over a path, in each direction: the client limits
 //! what it sends, and the server, who knows a client's connections by the number they have in
@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-use weftline_core::gate::PathGate;
+use weftline_core::limiter::PathLimiter;
 use weftline_core::wire::PolicyNote;
 use weftline_core::{PathId, RateCap};
 
@@ -15,11 +15,11 @@ use weftline_core::{PathId, RateCap};
 /// chooses the numbers of its paths.
 const MAX_SHARED: usize = 256;
 
-/// The caps and gates of one client's paths, in one direction.
+/// The caps and limiters of one client's paths, in one direction.
 #[derive(Debug, Default)]
 pub(crate) struct Caps {
     caps: Mutex<BTreeMap<PathId, Shared>>,
-    gates: Mutex<BTreeMap<PathId, PathGate>>,
+    limiters: Mutex<BTreeMap<PathId, PathLimiter>>,
 }
 
 #[derive(Debug)]
@@ -46,13 +46,13 @@ impl Caps {
         Some(shared.cap.clone())
     }
 
-    /// The gate that all connections have on the path; `None` if there are too many paths.
-    pub(crate) fn gate(&self, path: PathId) -> Option<PathGate> {
-        let mut gates = self.gates.lock().expect("nobody panics with it");
-        if gates.len() >= MAX_SHARED && !gates.contains_key(&path) {
+    /// The limiter that all connections have on the path; `None` if there are too many paths.
+    pub(crate) fn limiter(&self, path: PathId) -> Option<PathLimiter> {
+        let mut limiters = self.limiters.lock().expect("nobody panics with it");
+        if limiters.len() >= MAX_SHARED && !limiters.contains_key(&path) {
             return None;
         }
-        Some(gates.entry(path).or_default().clone())
+        Some(limiters.entry(path).or_default().clone())
     }
 }
 
@@ -111,17 +111,17 @@ mod tests {
     }
 
     #[test]
-    fn connections_of_a_client_share_a_gate_and_there_are_not_too_many() {
+    fn connections_of_a_client_share_a_limiter_and_there_are_not_too_many() {
         let groups = Groups::default();
         let (a, b, other) = (groups.of([1; 16]), groups.of([1; 16]), groups.of([2; 16]));
         let now = weftline_core::Instant::from_millis(5);
-        let gate = a.gate(PathId(3)).unwrap();
-        gate.count();
-        gate.spend(700, now);
-        assert_eq!(b.gate(PathId(3)).unwrap().spent(), 700);
-        assert_eq!(b.gate(PathId(4)).unwrap().spent(), 0, "another path");
-        assert_eq!(other.gate(PathId(3)).unwrap().spent(), 0);
-        let given = (0..10_000).filter(|&path| other.gate(PathId(path)).is_some()).count();
+        let limiter = a.limiter(PathId(3)).unwrap();
+        limiter.count();
+        limiter.spend(700, now);
+        assert_eq!(b.limiter(PathId(3)).unwrap().spent(), 700);
+        assert_eq!(b.limiter(PathId(4)).unwrap().spent(), 0, "another path");
+        assert_eq!(other.limiter(PathId(3)).unwrap().spent(), 0);
+        let given = (0..10_000).filter(|&path| other.limiter(PathId(path)).is_some()).count();
         assert_eq!(given, MAX_SHARED);
     }
 

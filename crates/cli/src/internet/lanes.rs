@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, Weak};
 use std::time::{Duration, Instant};
 
-use weftline::{Egress, LaneHost, MemoryBudget, MemoryLease, PathGate};
+use weftline::{Egress, LaneHost, MemoryBudget, MemoryLease, PathLimiter};
 use weftline_net::{
     Exit, ExitConfig, FIRST_CLIENT, Journal, LAST_CLIENT, Watch, addresses_v4, addresses_v6,
 };
@@ -281,8 +281,8 @@ impl LaneHost for Lanes {
         Ok(())
     }
 
-    fn set_gates(&self, session: u32, gates: Vec<(u8, PathGate)>) {
-        self.bond.set_gates(session, gates);
+    fn set_limiters(&self, session: u32, limiters: Vec<(u8, PathLimiter)>) {
+        self.bond.set_limiters(session, limiters);
     }
 
     fn close(&self, session: u32) {

@@ -406,12 +406,12 @@ impl Keeper {
         let asked = tokio::task::spawn_blocking(move || bond.status());
         let lanes = asked.await.ok()??.lanes;
         let found = lanes.into_iter().filter_map(|lane| {
-            let (path, gate) = self.client.path_gate(&lane.name)?;
-            Some((lane.status.lane.0, path, lane.name, gate))
+            let (path, limiter) = self.client.path_limiter(&lane.name)?;
+            Some((lane.status.lane.0, path, lane.name, limiter))
         });
         let found: Vec<_> = found.collect();
-        let gates = found.iter().map(|(.., name, gate)| (name.clone(), gate.clone()));
-        self.bond.set_gates(gates.collect());
+        let limiters = found.iter().map(|(.., name, limiter)| (name.clone(), limiter.clone()));
+        self.bond.set_limiters(limiters.collect());
         Some(found.into_iter().map(|(lane, path, ..)| (lane, path)).collect())
     }
 

@@ -16,7 +16,7 @@ fn call(world: &mut World, port: u16, (from, to): (u64, u64), length: usize) {
 
 /// Whether each path is held back.
 fn held(world: &World) -> Vec<bool> {
-    world.gates.iter().map(|gate| gate.limit().is_some()).collect()
+    world.limiters.iter().map(|limiter| limiter.limit().is_some()).collect()
 }
 
 /// How long packets of a flow took that were sent 20 ms apart from `began` on, in ms: the 95th percentile.
@@ -37,7 +37,7 @@ fn a_call_holds_back_an_upload_until_it_is_over() {
     world.upload();
     world.run(2_000);
     assert_eq!(held(&world), [false; 2]);
-    assert!(world.gates.iter().all(|gate| gate.spent() == 0), "nobody counts");
+    assert!(world.limiters.iter().all(|limiter| limiter.spent() == 0), "nobody counts");
     call(&mut world, 1, (0, 250), 160);
     let began = world.now;
     call(&mut world, 1, (250, 750), 160);
@@ -46,9 +46,9 @@ fn a_call_holds_back_an_upload_until_it_is_over() {
     assert!(p95 <= 10 + 30, "{p95}");
     world.run(10_100);
     assert_eq!(held(&world), [false; 2]);
-    let spent = world.gates[0].spent();
+    let spent = world.limiters[0].spent();
     world.run(1_000);
-    assert_eq!(world.gates[0].spent(), spent, "nobody counts any more");
+    assert_eq!(world.limiters[0].spent(), spent, "nobody counts any more");
 }
 
 /// What fills its link, or most of it, is no call: TCP would be held back for it to the end.
@@ -82,7 +82,7 @@ fn what_is_not_answered_is_no_call() {
     for n in 0..500 {
         world.send(0, &numbered(1, n, 160));
         world.run(20);
-        assert_eq!((held(&world), world.gates[0].spent()), (vec![false], 0));
+        assert_eq!((held(&world), world.limiters[0].spent()), (vec![false], 0));
     }
 }
 
@@ -123,14 +123,14 @@ fn a_lane_that_is_removed_lets_its_path_go() {
     let now = world.now;
     world.ends.iter_mut().for_each(|end| end.remove_lane(LaneId(0), now));
     assert_eq!(held(&world), [false, true]);
-    let gate = world.gates[0].clone();
-    world.ends[0].set_gate(LaneId(0), Some(gate.clone()));
-    assert!(gate.limit().is_none(), "there is no such lane");
+    let limiter = world.limiters[0].clone();
+    world.ends[0].set_limiter(LaneId(0), Some(limiter.clone()));
+    assert!(limiter.limit().is_none(), "there is no such lane");
     // It is another lane that comes back in its place.
     for end in &mut world.ends {
         assert!(end.add_lane(LaneId(0), Role::Active, now));
     }
-    world.ends[0].set_gate(LaneId(0), Some(gate));
+    world.ends[0].set_limiter(LaneId(0), Some(limiter));
     call(&mut world, 1, (500, 1_000), 160);
     assert_eq!(held(&world), [true; 2]);
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use weftline_congestion::lane;
 use weftline_core::datagram::*;
-use weftline_core::gate::PathGate;
+use weftline_core::limiter::PathLimiter;
 use weftline_core::policy::Role;
 use weftline_core::{Instant, time};
 
@@ -95,7 +95,7 @@ pub(crate) struct World {
     /// What came at each end: the packet, and when.
     pub(crate) came: [Vec<(Instant, Vec<u8>)>; 2],
     /// By link: what TCP of the first end goes through, that fills the link's queue as far as it may.
-    pub(crate) gates: Vec<PathGate>,
+    pub(crate) limiters: Vec<PathLimiter>,
     /// The end that stands still, as a machine that has no processor for it: it neither takes nor sends.
     pub(crate) still: Option<usize>,
 }
@@ -128,25 +128,25 @@ impl World {
             wires,
             now,
             came: Default::default(),
-            gates: Vec::new(),
+            limiters: Vec::new(),
             still: None,
         }
     }
 
     /// Begins to fill all links by TCP.
     pub(crate) fn upload(&mut self) {
-        self.gates = self.links.iter().map(|_| PathGate::default()).collect();
-        for (lane, gate) in self.gates.iter().enumerate() {
-            self.ends[0].set_gate(LaneId(lane as u8), Some(gate.clone()));
+        self.limiters = self.links.iter().map(|_| PathLimiter::default()).collect();
+        for (lane, limiter) in self.limiters.iter().enumerate() {
+            self.ends[0].set_limiter(LaneId(lane as u8), Some(limiter.clone()));
         }
     }
 
     fn send_tcp(&mut self) {
-        for (lane, gate) in self.gates.iter().enumerate() {
+        for (lane, limiter) in self.limiters.iter().enumerate() {
             let (link, wire) = (&self.links[lane], &mut self.wires[lane][0]);
             let most = link.queue * 9 / 10;
-            while wire.backlog(link, self.now) < most && gate.available(self.now) > 0 {
-                gate.spend(SEGMENT as u64, self.now);
+            while wire.backlog(link, self.now) < most && limiter.available(self.now) > 0 {
+                limiter.spend(SEGMENT as u64, self.now);
                 wire.send(link, TCP, vec![0; SEGMENT], self.now);
             }
         }

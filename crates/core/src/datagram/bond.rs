@@ -17,7 +17,7 @@ use super::packet::{self, Look};
 use super::place::{PLACE, Place};
 use super::protection::Protection;
 use crate::Instant;
-use crate::gate::PathGate;
+use crate::limiter::PathLimiter;
 use crate::policy::Role;
 use crate::replay::ReplayWindow;
 use crate::wire::varint;
@@ -162,14 +162,15 @@ impl Bond {
         has_room
     }
 
-    /// TCP that this end sends over the path of a lane goes through this gate; without one calls are not
-    /// protected from it there. A gate is that of one lane: another that has it loses it. Nothing happens if
+    /// TCP that this end sends over the path of a lane goes through this limiter; without one calls are not
+    /// protected from it there. A limiter is that of one lane: another that has it loses it. Nothing happens if
     /// there is no such lane.
-    pub fn set_gate(&mut self, id: LaneId, gate: Option<PathGate>) {
+    pub fn set_limiter(&mut self, id: LaneId, limiter: Option<PathLimiter>) {
         for (&other, lane) in &mut self.lanes {
-            let has_it = |one: &Protection| gate.as_ref().is_some_and(|gate| one.has_gate(gate));
+            let has_it =
+                |one: &Protection| limiter.as_ref().is_some_and(|limiter| one.has_limiter(limiter));
             if other == id {
-                lane.set_gate(gate.as_ref(), self.config.calls);
+                lane.set_limiter(limiter.as_ref(), self.config.calls);
             } else if lane.protection.as_deref().is_some_and(has_it) {
                 // Two would lift each other's limit.
                 lane.protection = None;
@@ -715,23 +716,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gate_is_that_of_one_lane() {
+    fn a_limiter_is_that_of_one_lane() {
         let congestion = |_| -> Box<dyn LaneCongestion> { Box::new(Plain) };
         let (calls, mark) = (CallRules::default(), |_: &mut [u8]| false);
         let config = BondConfig { is_initiator: true, mtu: 1400, mark, congestion, calls };
         let mut bond = Bond::new(config, Instant::ZERO);
         let [first, second] = [LaneId(0), LaneId(1)];
         assert!([first, second].map(|id| bond.add_lane(id, Role::Active, Instant::ZERO))[1]);
-        let gate = PathGate::default();
+        let limiter = PathLimiter::default();
         let has = |bond: &Bond| {
             let protections = [first, second].map(|id| bond.lanes[&id].protection.as_ref());
-            protections.map(|one| one.is_some_and(|one| one.has_gate(&gate)))
+            protections.map(|one| one.is_some_and(|one| one.has_limiter(&limiter)))
         };
-        bond.set_gate(first, Some(gate.clone()));
+        bond.set_limiter(first, Some(limiter.clone()));
         assert_eq!(has(&bond), [true, false]);
-        bond.set_gate(second, Some(gate.clone()));
+        bond.set_limiter(second, Some(limiter.clone()));
         assert_eq!(has(&bond), [false, true]);
-        bond.set_gate(second, None);
+        bond.set_limiter(second, None);
         assert_eq!(has(&bond), [false, false]);
     }
 

@@ -16,7 +16,7 @@ use super::place::PLACE;
 use super::protection::Protection;
 use super::rate::DeliveryRate;
 use crate::fq_codel::{FqCodel, QueueConfig};
-use crate::gate::PathGate;
+use crate::limiter::PathLimiter;
 use crate::policy::Role;
 use crate::{Bitrate, ByteCount, Instant};
 
@@ -220,12 +220,14 @@ impl Lane {
         }
     }
 
-    /// TCP over the path goes through this gate from now on, if it is not that one, and makes way for calls by these
-    /// rules; without a gate it does not.
-    pub(super) fn set_gate(&mut self, gate: Option<&PathGate>, rules: CallRules) {
-        let is_same = |protection: &Protection| gate.is_some_and(|gate| protection.has_gate(gate));
+    /// TCP over the path goes through this limiter from now on, if it is not that one, and makes way for
+    /// calls by these rules; without a limiter it does not.
+    pub(super) fn set_limiter(&mut self, limiter: Option<&PathLimiter>, rules: CallRules) {
+        let is_same = |protection: &Protection| {
+            limiter.is_some_and(|limiter| protection.has_limiter(limiter))
+        };
         if !self.protection.as_deref().is_some_and(is_same) {
-            let new = gate.map(|gate| Protection::new(gate.clone(), rules));
+            let new = limiter.map(|limiter| Protection::new(limiter.clone(), rules));
             self.protection = new.map(Box::new);
         }
     }

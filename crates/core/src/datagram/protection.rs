@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::calls::{CallRules, Carried, Hold, HoldStatus, Sample};
-use crate::gate::PathGate;
+use crate::limiter::PathLimiter;
 use crate::{Bitrate, Instant};
 
 /// Datagrams without data that are remembered: those of a round trip of half a second and more, as there is one
@@ -21,7 +21,7 @@ const MEASURED_FOR: u64 = 5_000;
 #[derive(Debug)]
 pub(super) struct Protection {
     /// What TCP that this end sends over the path goes through.
-    gate: PathGate,
+    limiter: PathLimiter,
     hold: Hold,
     /// Datagrams without data of late: its sequence number, and when it was sent.
     controls: VecDeque<(u64, Instant, Carried)>,
@@ -37,14 +37,14 @@ pub(super) struct Protection {
 
 impl Drop for Protection {
     fn drop(&mut self) {
-        self.gate.open();
+        self.limiter.lift();
     }
 }
 
 impl Protection {
-    pub(super) fn new(gate: PathGate, rules: CallRules) -> Self {
+    pub(super) fn new(limiter: PathLimiter, rules: CallRules) -> Self {
         Self {
-            gate,
+            limiter,
             hold: Hold::new(rules),
             controls: VecDeque::new(),
             was_held: false,
@@ -55,14 +55,14 @@ impl Protection {
         }
     }
 
-    pub(super) fn has_gate(&self, gate: &PathGate) -> bool {
-        self.gate.is(gate)
+    pub(super) fn has_limiter(&self, limiter: &PathLimiter) -> bool {
+        self.limiter.is(limiter)
     }
 
     /// A packet is sent, over this lane or another one, of a flow of this rate in bytes a second that may be a
     /// call, or is.
     pub(super) fn note_call(&mut self, rate: u64, is_call: bool, now: Instant) {
-        self.gate.count();
+        self.limiter.count();
         self.hold.note_call(rate, is_call, now);
     }
 
@@ -97,7 +97,7 @@ impl Protection {
 
     /// What has been sent over the path so far.
     pub(super) fn carried(&self) -> Carried {
-        Carried { tcp: self.gate.spent(), lane: self.lane, bulk: self.bulk }
+        Carried { tcp: self.limiter.spent(), lane: self.lane, bulk: self.bulk }
     }
 
     /// When a datagram without data was sent, and what had been then, if that is known.
@@ -144,7 +144,7 @@ impl Protection {
             self.hold.handle_timeout(now);
             self.apply();
             if self.poll_timeout().is_none() {
-                self.gate.open();
+                self.limiter.lift();
             }
         }
     }
@@ -158,8 +158,8 @@ impl Protection {
 
     fn apply(&self) {
         let limit = self.hold.tcp_limit();
-        if limit.is_some() || self.gate.is_limited() {
-            self.gate.set_limit(limit);
+        if limit.is_some() || self.limiter.is_limited() {
+            self.limiter.set_limit(limit);
         }
     }
 

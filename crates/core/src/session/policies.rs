@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::gate::PathGate;
+use crate::limiter::PathLimiter;
 use crate::path::PathId;
 use crate::policy::{PathPolicy, RateCap, Role};
 use crate::wire::PolicyNote;
@@ -13,10 +13,10 @@ use crate::{Bitrate, Instant};
 pub(super) struct Policies {
     pub(super) paths: BTreeMap<PathId, Applied>,
     /// What others may hold back of what goes over paths.
-    pub(super) gates: BTreeMap<PathId, PathGate>,
+    pub(super) limiters: BTreeMap<PathId, PathLimiter>,
     /// Whether any of them is not just active: without, sessions cost nothing more.
     pub(super) is_any: bool,
-    /// Whether a gate may have let nothing through when that was looked at last.
+    /// Whether a limiter may have let nothing through when that was looked at last.
     pub(super) is_gated: bool,
     /// Since when, without a break, data have waited that no subflow took.
     pub(super) waiting_since: Option<Instant>,
@@ -52,13 +52,13 @@ impl Policies {
     /// How many bytes may go over a path at `now`.
     pub(super) fn available(&self, path: PathId, now: Instant) -> u64 {
         let cap = self.cap(path).map_or(u64::MAX, |cap| cap.available(now));
-        self.gates.get(&path).map_or(cap, |gate| gate.available(now).min(cap))
+        self.limiters.get(&path).map_or(cap, |limiter| limiter.available(now).min(cap))
     }
 
     /// When that is not none.
     pub(super) fn ready_at(&self, path: PathId) -> Instant {
         let cap = self.cap(path).map_or(Instant::ZERO, RateCap::ready_at);
-        self.gates.get(&path).map_or(cap, |gate| gate.ready_at().max(cap))
+        self.limiters.get(&path).map_or(cap, |limiter| limiter.ready_at().max(cap))
     }
 
     pub(super) fn cap(&self, path: PathId) -> Option<&RateCap> {

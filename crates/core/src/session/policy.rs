@@ -17,7 +17,7 @@ use super::policies::Applied;
 use super::send::SendHalf;
 use super::{Event, Session};
 use crate::Instant;
-use crate::gate::PathGate;
+use crate::limiter::PathLimiter;
 use crate::path::{PathId, SubflowId};
 use crate::policy::{METERED_AFTER, PathPolicy, RateCap, Role};
 use crate::scheduler::Assignment;
@@ -60,10 +60,11 @@ impl SendHalf {
         if let Some(applied) = self.policies.paths.get(&subflow.path()) {
             subflow.set_policy(applied.role, applied.rate());
         }
-        subflow.set_gate(self.policies.gates.get(&subflow.path()).cloned());
+        subflow.set_limiter(self.policies.limiters.get(&subflow.path()).cloned());
     }
 
-    /// How many bytes of what the subflow's socket has room for its path's cap and gate let through.
+    /// How many bytes the cap and the limiter of its path let through, of those that the subflow's socket
+    /// has room for.
     pub(super) fn allowed(&self, index: usize, now: Instant) -> u64 {
         let subflow = &self.subflows[index];
         if !self.policies.is_any && !subflow.is_limited() {
@@ -77,7 +78,7 @@ impl SendHalf {
         let subflow = &self.subflows[index];
         let cap = self.policies.is_any.then(|| self.policies.cap(subflow.path())).flatten();
         cap.into_iter().for_each(|cap| cap.spend(bytes, now));
-        subflow.gate().into_iter().for_each(|gate| gate.spend(bytes, now));
+        subflow.limiter().into_iter().for_each(|limiter| limiter.spend(bytes, now));
     }
 
     /// Evaluates which subflows stand by; returns those for which that has changed.
@@ -211,13 +212,13 @@ impl Session {
         self.wake_all();
     }
 
-    /// Has what is sent over a path counted by a gate, and held back by it. There is one for all
-    /// sessions that share it.
-    pub fn set_gate(&mut self, path: PathId, gate: PathGate) {
+    /// Sets the limiter of a path: it counts what is sent over the path, and holds it back. All sessions
+    /// that share the path have the same.
+    pub fn set_limiter(&mut self, path: PathId, limiter: PathLimiter) {
         for subflow in self.send.subflows.iter_mut().filter(|subflow| subflow.path() == path) {
-            subflow.set_gate(Some(gate.clone()));
+            subflow.set_limiter(Some(limiter.clone()));
         }
-        self.send.policies.gates.insert(path, gate);
+        self.send.policies.limiters.insert(path, limiter);
     }
 
     /// What was said last of a path.

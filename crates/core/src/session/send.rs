@@ -554,10 +554,10 @@ impl SendHalf {
             let room = if subflow.is_usable() { allowed.min(MAX_PAYLOAD) } else { 0 };
             self.rooms.push(room);
         }
-        // A gate may have been set between two looks at it: what it has stopped waits for it.
+        // A limiter may have been set between two looks at it: what it has stopped waits for it.
         let waits = |subflow: &Subflow| subflow.is_limited() || subflow.is_capped();
         self.policies.is_gated =
-            self.subflows.iter().any(|subflow| subflow.gate().is_some() && waits(subflow));
+            self.subflows.iter().any(|subflow| subflow.limiter().is_some() && waits(subflow));
     }
 
     /// Appends the data record of an assignment to `out` and notes that it is sent. Returns the bytes

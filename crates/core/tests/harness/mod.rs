@@ -21,7 +21,7 @@ pub(crate) use node::End;
 use node::Node;
 pub(crate) use pipe::PathSpec;
 use pipe::Pipe;
-use weftline_core::gate::PathGate;
+use weftline_core::limiter::PathLimiter;
 use weftline_core::path::{PathId, SubflowId};
 use weftline_core::policy::PathPolicy;
 use weftline_core::scheduler::Entry;
@@ -168,8 +168,8 @@ impl World {
         self.script = steps.into();
     }
 
-    pub(crate) fn gate(&mut self, node: usize, path: PathId, gate: PathGate) {
-        self.nodes[node].session.set_gate(path, gate);
+    pub(crate) fn limiter(&mut self, node: usize, path: PathId, limiter: PathLimiter) {
+        self.nodes[node].session.set_limiter(path, limiter);
     }
 
     pub(crate) fn session(&self, node: usize) -> &Session {

@@ -30,7 +30,7 @@ use self::plain::Plain;
 pub(crate) use self::sink::Sink;
 pub(crate) use self::source::Source;
 use crate::build::Opener;
-use crate::calls::Gates;
+use crate::calls::Limiters;
 use crate::net::Net;
 use crate::plan::{FlowPlan, LiveOutcome, Plan, Traffic};
 use crate::queue::Event;
@@ -68,13 +68,13 @@ pub(crate) struct Flow {
 
 impl Flow {
     /// The flow `index` of a plan, whose connections the `openers` make, one for each of its paths.
-    /// `mss` is the payload of a full segment; `ratio` is the host's, for `musher`, and `gates` are what
+    /// `mss` is the payload of a full segment; `ratio` is the host's, for `musher`, and `limiters` are what
     /// it sends through.
     pub(crate) fn new(
         index: u32,
         run: &Plan,
         mss: u64,
-        (openers, ratio, gates): (Vec<Opener>, RatioMemory, &Gates),
+        (openers, ratio, limiters): (Vec<Opener>, RatioMemory, &Limiters),
         net: &mut Net,
     ) -> Self {
         let (plan, seed) = (run.flows[index as usize].clone(), run.seed);
@@ -112,7 +112,7 @@ impl Flow {
                     mss,
                     run.receive_buffer,
                 );
-                multi.set_gates(gates);
+                multi.set_limiters(limiters);
                 if index == 0 {
                     multi.record_weave(run.weave);
                 }

@@ -26,7 +26,7 @@ use super::oracle::{forecast, may_ask};
 use super::pipe::Pipe;
 use super::{Sink, Source};
 use crate::build::Opener;
-use crate::calls::Gates;
+use crate::calls::Limiters;
 use crate::net::Net;
 use crate::plan::{FlowPlan, LiveOutcome, Traffic};
 use crate::tcp::ReceiveBuffer;
@@ -181,10 +181,10 @@ impl Multi {
         }
     }
 
-    /// Has what both ends send go through gates.
-    pub(super) fn set_gates(&mut self, gates: &Gates) {
+    /// Sets the limiters that what both ends send goes through.
+    pub(super) fn set_limiters(&mut self, limiters: &Limiters) {
         for (end, session) in self.sessions.iter_mut().enumerate() {
-            gates.of(end).for_each(|(path, gate)| session.set_gate(path, gate));
+            limiters.of(end).for_each(|(path, limiter)| session.set_limiter(path, limiter));
         }
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use ring::hmac;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use weftline_core::PathId;
-use weftline_core::gate::PathGate;
+use weftline_core::limiter::PathLimiter;
 use weftline_core::session::{RESET_FORWARD, RESET_SERVICE, RESET_SHUTDOWN};
 
 use super::{Opening, SHUTTING_DOWN};
@@ -207,10 +207,10 @@ pub trait LaneHost: Send + Sync {
     /// Why it may not have them, as a sentence's end.
     fn set_addresses(&self, session: u32, addresses: [IpAddr; 2]) -> Result<(), String>;
 
-    /// What the client's connections send over the path that is one link with a lane goes through this gate.
-    /// Those that are not named have none.
-    fn set_gates(&self, session: u32, gates: Vec<(u8, PathGate)>) {
-        let _ = (session, gates);
+    /// Takes, for each lane, the limiter of the path that shares its link: what the client's connections
+    /// send over that path goes through it. Lanes that are not named have none.
+    fn set_limiters(&self, session: u32, limiters: Vec<(u8, PathLimiter)>) {
+        let _ = (session, limiters);
     }
 
     /// Ends a session.
@@ -290,7 +290,7 @@ async fn talk(connection: &mut Connection, host: &dyn LaneHost) -> io::Result<()
     loop {
         let first = connection.read_u8().await?;
         if first == PATHS {
-            session.host.set_gates(number, read_gates(connection).await?);
+            session.host.set_limiters(number, read_limiters(connection).await?);
             connection.write_u8(GRANTED).await?;
             tokio::time::sleep(MESSAGE_PAUSE).await;
             continue;
@@ -310,8 +310,8 @@ async fn talk(connection: &mut Connection, host: &dyn LaneHost) -> io::Result<()
     }
 }
 
-/// Lanes, and the gates of the paths that they share their links with.
-async fn read_gates(connection: &mut Connection) -> io::Result<Vec<(u8, PathGate)>> {
+/// Lanes, and the limiters of the paths that they share their links with.
+async fn read_limiters(connection: &mut Connection) -> io::Result<Vec<(u8, PathLimiter)>> {
     let count = usize::from(connection.read_u8().await?);
     if count > MOST_PATHS {
         return Err(io::ErrorKind::InvalidData.into());
@@ -319,12 +319,12 @@ async fn read_gates(connection: &mut Connection) -> io::Result<Vec<(u8, PathGate
     let mut bytes = vec![0; count * PATH];
     connection.read_exact(&mut bytes).await?;
     let control = connection.control();
-    let gates = bytes.chunks_exact(PATH).filter_map(|one| {
+    let limiters = bytes.chunks_exact(PATH).filter_map(|one| {
         let (lane, path) = one.split_first()?;
         let path = u64::from_be_bytes(path.try_into().ok()?);
-        Some((*lane, control.gate(PathId(path))?))
+        Some((*lane, control.limiter(PathId(path))?))
     });
-    Ok(gates.collect())
+    Ok(limiters.collect())
 }
 
 async fn refuse(connection: &mut Connection, reason: &str) -> io::Result<()> {

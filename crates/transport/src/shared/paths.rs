@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, MutexGuard};
 
 use tokio::sync::{Notify, broadcast};
-use weftline_core::gate::PathGate;
+use weftline_core::limiter::PathLimiter;
 use weftline_core::path_manager::Carried;
 use weftline_core::wire::PolicyNote;
 use weftline_core::{Instant, PathId};
@@ -58,8 +58,8 @@ impl Shared {
     /// Says what a path is for, before it is up.
     pub(crate) fn set_policy(&self, path: PathId, note: PolicyNote) {
         self.with(|inner, now| {
-            let gate = inner.caps.gate(path);
-            gate.into_iter().for_each(|gate| inner.session.set_gate(path, gate));
+            let limiter = inner.caps.limiter(path);
+            limiter.into_iter().for_each(|limiter| inner.session.set_limiter(path, limiter));
             inner.session.set_policy(path, note, inner.caps.of(path, note), now);
         });
     }
@@ -78,8 +78,8 @@ impl Shared {
 
     /// What all connections of this client send over a path goes through; `None` if there are too many
     /// paths.
-    pub(crate) fn gate(&self, path: PathId) -> Option<PathGate> {
-        self.see(|inner| inner.caps.gate(path))
+    pub(crate) fn limiter(&self, path: PathId) -> Option<PathLimiter> {
+        self.see(|inner| inner.caps.limiter(path))
     }
 
     /// Says what a path is called that may not have had a subflow yet.

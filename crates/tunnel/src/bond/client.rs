@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tun_rs::SyncDevice;
 use weftline_core::datagram::{Bond, LaneId, LaneState};
-use weftline_core::gate::PathGate;
+use weftline_core::limiter::PathLimiter;
 use weftline_core::{Instant, Role};
 
 use super::address::{ErrorPace, destination_of, is_ipv6, is_tcp, too_long, unreachable};
@@ -62,7 +62,7 @@ enum Command {
     Session(Option<LaneSession>),
     Addresses(Vec<IpAddr>),
     Links(Vec<LaneLink>),
-    Gates(BTreeMap<String, PathGate>),
+    Limiters(BTreeMap<String, PathLimiter>),
     Status(Sender<BondStatus>),
 }
 
@@ -97,7 +97,7 @@ impl BondClient {
             poller,
             orders,
             links: BTreeMap::new(),
-            gates: BTreeMap::new(),
+            limiters: BTreeMap::new(),
             session: None,
             changed: Box::new(changed),
             lanes_up: 0,
@@ -124,9 +124,9 @@ impl BondClient {
         self.handle.tell(Command::Links(links));
     }
 
-    /// What TCP sends over links goes through these gates from now on, by the names of the links.
-    pub fn set_gates(&self, gates: BTreeMap<String, PathGate>) {
-        self.handle.tell(Command::Gates(gates));
+    /// What TCP sends over links goes through these limiters from now on, by the names of the links.
+    pub fn set_limiters(&self, limiters: BTreeMap<String, PathLimiter>) {
+        self.handle.tell(Command::Limiters(limiters));
     }
 
     /// How it is; `None` if it does not say.
@@ -179,7 +179,7 @@ struct Work {
     /// By the number of the lane.
     links: BTreeMap<u8, Link>,
     /// By the name of the link.
-    gates: BTreeMap<String, PathGate>,
+    limiters: BTreeMap<String, PathLimiter>,
     session: Option<Open>,
     changed: Box<dyn Fn(usize) + Send>,
     lanes_up: usize,
@@ -240,8 +240,8 @@ impl Work {
                 self.set_links(links);
                 self.add_lanes(now);
             }
-            Command::Gates(gates) => {
-                self.gates = gates;
+            Command::Limiters(limiters) => {
+                self.limiters = limiters;
                 self.add_lanes(now);
             }
             Command::Status(answer) => {
@@ -290,8 +290,8 @@ impl Work {
             let end =
                 end.or_insert_with(|| LaneEnd::new(*number, secret, lane, Direction::FromClient));
             open.bond.add_lane(LaneId(lane), link.config.role, now);
-            let gate = self.gates.get(&link.config.name).cloned();
-            open.bond.set_gate(LaneId(lane), gate);
+            let limiter = self.limiters.get(&link.config.name).cloned();
+            open.bond.set_limiter(LaneId(lane), limiter);
             // UDP has the number of TCP's port.
             end.way = Some(Way { peer: link.config.server, own: None });
         }

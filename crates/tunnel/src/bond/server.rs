@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tun_rs::SyncDevice;
 use weftline_core::datagram::{Bond, Frame, LaneId, Look};
-use weftline_core::gate::PathGate;
+use weftline_core::limiter::PathLimiter;
 use weftline_core::{Instant, Role};
 
 use super::address::{Ends, destination_of, too_long};
@@ -39,7 +39,7 @@ pub type Permit = Box<dyn Fn(SocketAddr) -> bool + Send>;
 enum Command {
     Open(Arc<str>, Box<LaneSession>),
     Addresses(u32, Vec<IpAddr>),
-    Gates(u32, Vec<(u8, PathGate)>),
+    Limiters(u32, Vec<(u8, PathLimiter)>),
     Close(u32),
     Status(Sender<Vec<BondStatus>>),
 }
@@ -112,9 +112,9 @@ impl BondServer {
         self.handle.tell(Command::Addresses(session, addresses));
     }
 
-    /// What a client's connections send over the links of these lanes goes through these gates.
-    pub fn set_gates(&self, session: u32, gates: Vec<(u8, PathGate)>) {
-        self.handle.tell(Command::Gates(session, gates));
+    /// What a client's connections send over the links of these lanes goes through these limiters.
+    pub fn set_limiters(&self, session: u32, limiters: Vec<(u8, PathLimiter)>) {
+        self.handle.tell(Command::Limiters(session, limiters));
     }
 
     /// Ends a session.
@@ -142,7 +142,7 @@ struct Open {
     /// under these with them, so that nothing of theirs is taken any more.
     former: BTreeSet<u8>,
     /// By the lane's number: what the client's connections send over the same link goes through.
-    gates: BTreeMap<u8, PathGate>,
+    limiters: BTreeMap<u8, PathLimiter>,
     /// Questions to DNS that have no answer yet.
     asked: usize,
     allowance: Allowance,
@@ -251,10 +251,10 @@ impl Work {
                 }
                 open.session.addresses = addresses;
             }
-            Command::Gates(number, gates) => {
+            Command::Limiters(number, limiters) => {
                 if let Some(open) = self.sessions.get_mut(&number) {
-                    open.gates = gates.into_iter().collect();
-                    open.set_gates();
+                    open.limiters = limiters.into_iter().collect();
+                    open.set_limiters();
                 }
             }
             Command::Close(number) => {
@@ -395,7 +395,7 @@ impl Open {
             ends: BTreeMap::new(),
             strange: BTreeMap::new(),
             former: BTreeSet::new(),
-            gates: BTreeMap::new(),
+            limiters: BTreeMap::new(),
             asked: 0,
             allowance,
             dropped: Dropped::default(),
@@ -474,14 +474,14 @@ impl Open {
         self.bond.add_lane(LaneId(lane), role, now);
         let heard = self.strange.remove(&lane).expect("it was opened with its keys");
         self.ends.insert(lane, heard);
-        self.set_gates();
+        self.set_limiters();
     }
 
-    /// Each lane has the gate that was named for it, or one through which nothing goes.
-    fn set_gates(&mut self) {
+    /// Each lane has the limiter that was named for it, or none.
+    fn set_limiters(&mut self) {
         for &lane in self.ends.keys() {
-            let gate = self.gates.get(&lane).cloned();
-            self.bond.set_gate(LaneId(lane), gate);
+            let limiter = self.limiters.get(&lane).cloned();
+            self.bond.set_limiter(LaneId(lane), limiter);
         }
     }
 

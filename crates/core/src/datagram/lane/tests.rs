@@ -142,14 +142,14 @@ fn losses_that_others_as_long_have_followed_say_nothing_of_lengths() {
 }
 
 /// A lane of a path that TCP fills while there is a call: it is held back.
-fn held() -> (Lane, PathGate) {
-    let (mut lane, gate) = (lane(), PathGate::default());
-    lane.set_gate(Some(&gate), CallRules::default());
+fn held() -> (Lane, PathLimiter) {
+    let (mut lane, limiter) = (lane(), PathLimiter::default());
+    lane.set_limiter(Some(&limiter), CallRules::default());
     let protection = lane.protection.as_mut().unwrap();
     for ms in (0..1_600).step_by(20) {
         let now = at(ms);
         protection.note_call(10_000, true, now);
-        gate.spend(25_000, now);
+        limiter.spend(25_000, now);
         // 10 Mb/s go there; after a second packets wait longer and longer.
         let wait_us = 50 * ms.saturating_sub(1_000);
         let sent_us = 1_000 * ms;
@@ -158,15 +158,15 @@ fn held() -> (Lane, PathGate) {
         let sample = Sample { sent: now, carried: protection.carried(), arrived_us, rtt };
         protection.handle_sample(&sample, now + rtt);
     }
-    assert!(gate.limit().is_some());
-    (lane, gate)
+    assert!(limiter.limit().is_some());
+    (lane, limiter)
 }
 
 /// Of one flow over one lane, whose packets are in no order, as of one over several.
 #[test]
 fn bulk_is_held_back_whatever_its_packets_are_called() {
-    let (mut lane, gate) = held();
-    let limit = gate.limit().unwrap();
+    let (mut lane, limiter) = held();
+    let limit = limiter.limit().unwrap();
     for class in [Class::Medium, Class::Bulk] {
         lane.protection.as_mut().unwrap().note_bulk(at(4_000));
         lane.paced_to = at(4_000);
@@ -181,20 +181,20 @@ fn bulk_is_held_back_whatever_its_packets_are_called() {
     assert!(lane.paced_to.since(at(5_000)) < Duration::from_micros(1));
 }
 
-/// What went through another gate is no rate of this path, and a gate that is given up stands open.
+/// What went through another limiter is no rate of this path, and a limiter that is given up limits nothing.
 #[test]
-fn another_gate_is_another_path() {
-    let (mut lane, gate) = held();
-    let other = PathGate::default();
+fn another_limiter_is_another_path() {
+    let (mut lane, limiter) = held();
+    let other = PathLimiter::default();
     other.spend(1 << 40, at(4_000));
-    lane.set_gate(Some(&other), CallRules::default());
-    assert_eq!((gate.limit(), other.limit()), (None, None));
+    lane.set_limiter(Some(&other), CallRules::default());
+    assert_eq!((limiter.limit(), other.limit()), (None, None));
     assert!(lane.status().hold.limit.is_none());
-    let (mut lane, gate) = held();
-    lane.set_gate(Some(&gate), CallRules::default());
-    assert!(gate.limit().is_some(), "it is the same");
-    lane.set_gate(None, CallRules::default());
-    assert!(gate.limit().is_none() && lane.protection.is_none());
+    let (mut lane, limiter) = held();
+    lane.set_limiter(Some(&limiter), CallRules::default());
+    assert!(limiter.limit().is_some(), "it is the same");
+    lane.set_limiter(None, CallRules::default());
+    assert!(limiter.limit().is_none() && lane.protection.is_none());
 }
 
 #[test]

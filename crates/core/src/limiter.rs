@@ -1,8 +1,8 @@
-//! What all sessions send over a path in one direction: counted, and limited, while somebody needs that.
+//! A limiter of a path: it counts what all sessions send over the path in one direction, and limits that.
 //!
-//! A [`RateCap`] is what a user has set, and the same for as long as they want. A gate stands open, and is
-//! no more than a flag that is looked at, until whoever looks after the path ([`datagram`](crate::datagram),
-//! for calls) has it count, and sets a limit. The other end hears nothing of that.
+//! A user sets a [`RateCap`] for as long as they want. A limiter is off at first, and costs a session no
+//! more than a look at a flag. For calls, [`datagram`](crate::datagram) has it count, and sets a limit. The
+//! other end does not learn of it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,23 +10,22 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::policy::RateCap;
 use crate::{Bitrate, Instant};
 
-/// The gate of a path. Clones are the same gate, whose sessions share a limit, and tell the time by one
-/// clock.
+/// The limiter of a path. Clones are the same limiter: their sessions share a limit, and have one clock.
 #[derive(Clone, Debug)]
-pub struct PathGate(Arc<Gate>);
+pub struct PathLimiter(Arc<Limiter>);
 
 #[derive(Debug)]
-struct Gate {
+struct Limiter {
     is_counted: AtomicBool,
     is_limited: AtomicBool,
     cap: RateCap,
     spent: AtomicU64,
 }
 
-impl Default for PathGate {
-    /// One that stands open.
+impl Default for PathLimiter {
+    /// One that is off.
     fn default() -> Self {
-        Self(Arc::new(Gate {
+        Self(Arc::new(Limiter {
             is_counted: AtomicBool::new(false),
             is_limited: AtomicBool::new(false),
             cap: RateCap::new(RateCap::MAX),
@@ -35,8 +34,8 @@ impl Default for PathGate {
     }
 }
 
-impl PathGate {
-    /// Whether another one is the same gate.
+impl PathLimiter {
+    /// Whether another one is the same limiter.
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -57,7 +56,7 @@ impl PathGate {
     }
 
     /// Lifts the limit, and counts no more.
-    pub fn open(&self) {
+    pub fn lift(&self) {
         self.set_limit(None);
         self.0.is_counted.store(false, Ordering::Relaxed);
     }
@@ -101,23 +100,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gate_counts_and_limits_while_it_is_told_to() {
-        let gate = PathGate::default();
+    fn a_limiter_counts_and_limits_while_it_is_told_to() {
+        let limiter = PathLimiter::default();
         let at = Instant::from_millis;
-        assert_eq!((gate.limit(), gate.available(at(0))), (None, u64::MAX));
-        gate.spend(7, at(0));
-        assert_eq!(gate.spent(), 0);
-        gate.count();
-        gate.spend(1 << 40, at(0));
-        assert_eq!((gate.available(at(0)), gate.ready_at() <= at(0)), (u64::MAX, true));
-        let other = gate.clone();
+        assert_eq!((limiter.limit(), limiter.available(at(0))), (None, u64::MAX));
+        limiter.spend(7, at(0));
+        assert_eq!(limiter.spent(), 0);
+        limiter.count();
+        limiter.spend(1 << 40, at(0));
+        assert_eq!((limiter.available(at(0)), limiter.ready_at() <= at(0)), (u64::MAX, true));
+        let other = limiter.clone();
         other.set_limit(Some(Bitrate::mbps(8)));
         // What went through before is not owed.
-        assert_eq!(gate.available(at(1)), 20_000);
-        gate.spend(20_000, at(1));
+        assert_eq!(limiter.available(at(1)), 20_000);
+        limiter.spend(20_000, at(1));
         assert_eq!((other.available(at(1)), other.ready_at()), (0, at(6)));
-        other.open();
-        gate.spend(7, at(1));
-        assert_eq!((gate.available(at(1)), gate.spent()), (u64::MAX, (1 << 40) + 20_000));
+        other.lift();
+        limiter.spend(7, at(1));
+        assert_eq!((limiter.available(at(1)), limiter.spent()), (u64::MAX, (1 << 40) + 20_000));
     }
 }
