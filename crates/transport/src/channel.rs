@@ -320,7 +320,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn data_behind_a_hello_is_left_in_the_socket_until_it_is_let_in() {
+    async fn data_behind_a_hello_is_left_in_the_socket_until_it_is_accepted() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback");
         let address = listener.local_addr().expect("bound");
         let mut client = TcpStream::connect(address).await.expect("it listens");

@@ -105,7 +105,8 @@ impl Client {
         connected
     }
 
-    /// Whether the server's last answer to what tries again and again was that it does not let this client in.
+    /// Whether the server's last answer, to what connects again and again, was that it does not accept this
+    /// client.
     pub fn is_denied(&self) -> bool {
         self.denial.holds(self.revision())
     }

@@ -1,4 +1,4 @@
-//! That a server does not let this client in: what makes connections by itself asks such a server seldom. Each
+//! That a server does not accept this client: what makes connections by itself asks such a server seldom. Each
 //! refused token counts against everybody at this address.
 
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ pub(crate) struct Denial(Mutex<Option<Refused>>);
 
 #[derive(Debug)]
 struct Refused {
-    /// The client's settings with which it was refused: others may be let in.
+    /// The client's settings with which it was refused: others may be accepted.
     revision: u64,
     at: Instant,
     peer: SocketAddr,

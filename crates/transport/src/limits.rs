@@ -1,6 +1,6 @@
 //! What peers may do at once, and the counts that hold them to it.
 //!
-//! Everything here is counted before or while a peer is let in, under one short lock of its own:
+//! Everything here is counted before or while a peer is admitted, under one short lock of its own:
 //! nothing that a connection does can hold it up.
 
 use std::cmp::Reverse;
@@ -47,8 +47,8 @@ pub struct Limits {
     /// oldest that have been silent for so long, of the source that has most of them, and whatever
     /// their age those of a source or network that has too many.
     pub answer_time: Duration,
-    /// Wrong tokens from one source in a minute. After more, only those clients of the source are let
-    /// in until the minute is over that have been let in from there before; open connections are
+    /// Wrong tokens from one source in a minute. After more, only those clients of the source are
+    /// admitted until the minute is over that have been admitted from there before; open connections are
     /// not touched.
     pub failures_per_source: u32,
 }
@@ -69,7 +69,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Refuses limits that let nobody in.
+    /// Refuses limits that admit nobody.
     ///
     /// # Errors
     /// [`Error::Invalid`], naming the limit.
@@ -182,7 +182,7 @@ pub(crate) enum Full {
     Failures,
 }
 
-/// Counts who is being let in and who is in.
+/// Admission control: counts the clients that are being admitted, and those that are.
 pub(crate) struct Admission {
     limits: Limits,
     counts: Mutex<Counts>,
@@ -197,7 +197,7 @@ struct Counts {
     next_handshake: u64,
     /// When a source's failed attempts are all forgotten; each moves that further away.
     failing: BTreeMap<Source, Instant>,
-    /// Who was let in from where, and when last, as a number that only grows.
+    /// Which clients were admitted from where, and when last, as a number that only grows.
     known: BTreeMap<(Source, ClientId), u64>,
     next_known: u64,
     /// Who was said to have come, and when.
@@ -280,8 +280,8 @@ impl Admission {
     }
 
     /// Notes that at `now` somebody at `source` has shown the token of `client`, or a wrong one.
-    /// While too many were wrong, only who was let in from there before is let in: guessing tells
-    /// nothing, and locks out nobody who comes often.
+    /// While too many were wrong, only a client that was admitted from there before is admitted: guessing tells
+    /// nothing, and locks out no client that comes often.
     ///
     /// # Errors
     /// Too many were wrong.
@@ -590,7 +590,7 @@ mod tests {
     }
 
     #[test]
-    fn who_came_before_from_an_address_is_let_in_however_many_guess_there() {
+    fn a_client_that_came_before_from_an_address_is_admitted_however_many_guess_there() {
         let admission = Admission::new(Limits { failures_per_source: 3, ..Limits::default() });
         let (here, there) = (source("192.0.2.1"), source("192.0.2.2"));
         let now = Instant::ZERO;

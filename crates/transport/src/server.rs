@@ -282,7 +282,7 @@ impl Server {
         }
     }
 
-    /// Stops listening, at once. The future resets the connections that were let in and never
+    /// Stops listening, at once. The future resets the connections that were admitted and never
     /// accepted, with `reason`, and waits until their clients have been told: a client that is not
     /// takes such a connection for a good one, and may use it.
     pub fn close(self, reason: &str) -> impl Future<Output = ()> + use<> {
@@ -292,7 +292,7 @@ impl Server {
         let reason = reason.to_owned();
         async move {
             let mut told = JoinSet::new();
-            // What is let in at this moment has its place in the queue, and is waited for.
+            // What is admitted at this moment has its place in the queue, and is waited for.
             while let Some(connection) = incoming.recv().await {
                 connection.abort(RESET_SHUTDOWN, &reason);
                 told.spawn(async move { connection.closed().await });
@@ -326,12 +326,12 @@ impl ServerControl {
         Ok(revoked)
     }
 
-    /// From now on lets in whoever has one of `tokens`. Connections of clients that have none of
+    /// From now on admits every client that has one of `tokens`. Connections of clients that have none of
     /// them are reset; how many those are.
     ///
     /// # Errors
     /// [`Error::Invalid`] if the server was started without tokens or is to be left without: that
-    /// would let in everybody, or nobody, and is no change to make in passing.
+    /// would admit everybody, or nobody, and is no change to make in passing.
     pub fn set_tokens(&self, tokens: Vec<Token>) -> Result<usize, Error> {
         if tokens.is_empty() || !self.0.wants_token {
             let message =

@@ -160,7 +160,7 @@ impl Shared {
         shared
     }
 
-    /// A connection without subflows that the server has not let in yet, its timer running. It
+    /// A connection without subflows that the server has not accepted yet, its timer running. It
     /// fails when it is without subflows for `grace` after that. It keeps to the memory of `lease`.
     pub(crate) fn opening(
         config: &SessionConfig,

@@ -1,5 +1,5 @@
 //! Tokens: secrets that a server shares with its clients, one with each, so that each can be told
-//! from the others and let in no more.
+//! from the others and be revoked.
 //!
 //! A token is never sent. A client proves that it has it by a keyed hash over its TLS channel's
 //! keying material, which is worth nothing on another channel.
@@ -33,7 +33,7 @@ pub struct Token {
     key: hmac::Key,
     /// Tells secrets of one name apart.
     digest: Fingerprint,
-    /// When it lets in no more, as the time since 1970.
+    /// When it expires, as the time since 1970.
     until: Option<Duration>,
 }
 
@@ -78,7 +78,7 @@ impl Token {
     /// The tokens in the text of a file: one on each line, with or without a name and a colon
     /// before it, and with a name perhaps ` until ` and a date: `phone until 2026-12-03T10:00:00Z:
     /// SECRET`. Empty lines and lines that begin with `#` do not count. A name may stand on several
-    /// lines: while a client changes its secret, both let it in.
+    /// lines: while a client changes its secret, both are valid.
     ///
     /// # Errors
     /// [`Error::Invalid`] with the number of the line that is wrong; never with what is in it.
@@ -160,7 +160,7 @@ const UNTIL: &str = " until ";
 pub struct TokenLine<'a> {
     /// The client's name.
     pub name: Option<&'a str>,
-    /// When the token lets in no more, as the time since 1970.
+    /// When the token expires, as the time since 1970.
     pub until: Option<Duration>,
     /// The secret.
     pub secret: &'a str,

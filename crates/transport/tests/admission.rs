@@ -1,4 +1,4 @@
-//! Who is let in: certificates, fingerprints, tokens, and the two ends' settings that must fit.
+//! Admission control: certificates, fingerprints, tokens, and the two ends' settings that must fit.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 mod common;

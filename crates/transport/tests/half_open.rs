@@ -45,7 +45,7 @@ async fn say(source: &str, server: SocketAddr, first: Hello) -> Result<TcpStream
 }
 
 /// Opens connections without end from 64 addresses, of which each holds its last `each`, and counts
-/// those that were let in.
+/// those that were admitted.
 fn flood(server: SocketAddr, each: usize) -> (JoinSet<()>, Arc<AtomicUsize>) {
     let (mut sources, opened) = (JoinSet::new(), Arc::new(AtomicUsize::new(0)));
     for source in 0..64 {
@@ -126,7 +126,7 @@ fn data(offset: u64, len: usize) -> Record {
     Record::Data(Data { offset, payload: Bytes::from(vec![7; len]) })
 }
 
-/// A peer that is let in and has uploaded more than it may before it has read anything.
+/// A peer that is admitted and has uploaded more than it may before it has read anything.
 async fn uploads(source: &str, server: &mut Server) -> (TcpStream, Connection) {
     let mut slow = tcp_from(source, server.local_addrs()[0]).await;
     slow.write_all(&said(&[Record::Hello(hello())])).await.unwrap();
@@ -180,7 +180,7 @@ async fn whoever_joins_has_answered() {
     .await;
 }
 
-/// One that cannot be let in whoever makes room is refused before anybody does.
+/// One that cannot be admitted, whichever other makes room, is refused before any does.
 #[tokio::test]
 async fn nobody_is_put_out_for_a_connection_that_is_too_large() {
     // Where only memory is missing, and where a place is missing as well.

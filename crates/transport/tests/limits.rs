@@ -188,8 +188,9 @@ async fn limits_hold_when_many_ask_at_once() {
                 });
             }
             let answers = asking.join_all().await;
-            let (let_in, refused): (Vec<_>, Vec<_>) = answers.iter().partition(|(a, _)| a.is_ok());
-            assert_eq!(let_in.len(), free, "{name}");
+            let (admitted, refused): (Vec<_>, Vec<_>) =
+                answers.iter().partition(|(a, _)| a.is_ok());
+            assert_eq!(admitted.len(), free, "{name}");
             for (answer, _) in refused {
                 let refusal = answer.as_ref().unwrap_err();
                 assert_eq!(refusal.code, refusal::BUSY);

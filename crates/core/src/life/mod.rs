@@ -32,7 +32,7 @@ const DRAIN_SUBFLOWS: u32 = 3;
 /// How far a connection's life has come. It only goes forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
-    /// The server has not let it in yet.
+    /// The server has not accepted it yet.
     Opening,
     /// It carries bytes, or waits for a subflow to do so.
     Open,
@@ -135,7 +135,7 @@ pub struct Life {
 }
 
 impl Life {
-    /// Of a connection that the server has not let in yet. Open, it may be without a subflow for
+    /// Of a connection that the server has not accepted yet. Open, it may be without a subflow for
     /// `grace`.
     pub fn new(config: &SessionConfig, grace: Duration) -> Self {
         Self {
@@ -170,7 +170,7 @@ impl Life {
         self.is_over
     }
 
-    /// Whether it was let in before it ended.
+    /// Whether the server had accepted it before it ended.
     pub const fn was_open(&self) -> bool {
         self.is_accepted
     }
@@ -221,7 +221,7 @@ impl Life {
 
     // ---- what happens to it ----
 
-    /// The server has let it in. Returns whether that is news.
+    /// The server has accepted it. Returns whether that is news.
     pub fn accepted(&mut self, now: Instant) -> bool {
         if self.is_over || self.is_accepted {
             return false;

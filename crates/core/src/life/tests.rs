@@ -22,7 +22,7 @@ struct End {
 }
 
 impl End {
-    /// Not let in, without a subflow.
+    /// Not accepted, without a subflow.
     fn new() -> Self {
         let config = SessionConfig { peer_timeout: None, ..SessionConfig::default() };
         Self { session: Session::new(&config, at(0)), life: Life::new(&config, GRACE) }
@@ -110,7 +110,7 @@ fn without_a_subflow_it_waits_for_its_grace_and_says_what_came() {
 }
 
 #[test]
-fn until_it_is_let_in_it_is_the_path_manager_that_gives_up() {
+fn until_it_is_accepted_the_path_manager_gives_up() {
     let mut end = End::new();
     end.up(at(0));
     end.down(false, at(1));

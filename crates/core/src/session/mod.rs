@@ -559,7 +559,7 @@ pub const RESET_ABANDONED: u64 = 2;
 pub const RESET_FORWARD: u64 = 3;
 /// Reset code: the daemon is shutting down.
 pub const RESET_SHUTDOWN: u64 = 4;
-/// Reset code: the server does not let this client in any more.
+/// Reset code: the server does not accept this client any more.
 pub const RESET_REVOKED: u64 = 5;
 /// Reset code: the server's one target, or that of a captured connection, is not reached by its own
 /// doing, or the client may not go there. (A SOCKS client is answered in its own protocol.)

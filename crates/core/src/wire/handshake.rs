@@ -65,7 +65,7 @@ impl Preamble {
     }
 }
 
-/// The number by which a hello that is said again is known: whoever has it, and is let in as the
+/// The number by which a hello that is said again is known: whoever has it, and is accepted as the
 /// same client, adds a subflow to the connection. Zeros for none.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct HelloNonce(pub [u8; 16]);

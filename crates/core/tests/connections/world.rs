@@ -101,7 +101,7 @@ pub struct World<'a> {
     dark: Vec<Instant>,
     client: Option<Client>,
     server: Option<Node>,
-    /// Whether the server's process knows the connection, or would let it in.
+    /// Whether the server's process knows the connection, or would accept it.
     serves: bool,
     was_opened: bool,
     read: [u64; 2],

@@ -37,7 +37,7 @@ impl InternetOffer {
     /// this client in, too.
     ///
     /// # Errors
-    /// When it cannot be reached, does not let the client in, or carries no whole machines.
+    /// When it cannot be reached, does not accept the client, or carries no whole machines.
     pub async fn ask(client: &Client) -> Result<Self, Error> {
         let mut connection = client.connect_again().await?;
         let control = connection.control();

@@ -138,7 +138,7 @@ impl Forwarder {
         self.follow_socks_users(watch::channel(Some(users)).1)
     }
 
-    /// Lets only those use the proxy that `users` has when they come; `None` lets in whoever reaches
+    /// Lets only those use the proxy that `users` has when they come; `None` admits whoever reaches
     /// its address.
     #[must_use]
     pub fn follow_socks_users(mut self, users: watch::Receiver<Option<SocksUsers>>) -> Self {

@@ -69,7 +69,7 @@ impl LaneControl {
     /// Agrees with the server over a connection of its own.
     ///
     /// # Errors
-    /// When it cannot be reached, does not let the client in, or does not grant it.
+    /// When it cannot be reached, does not accept the client, or does not grant it.
     pub async fn open(client: &Client) -> Result<(Self, LaneGrant), Error> {
         let mut connection = client.connect_again().await?;
         connection.set_label("lanes for UDP");

@@ -22,7 +22,7 @@ impl LocalService {
     /// server says of it. The server's fixed target is connected to for that.
     ///
     /// # Errors
-    /// When the server cannot be reached or does not let the client in; [`Error::Reset`] with its
+    /// When the server cannot be reached or does not accept the client; [`Error::Reset`] with its
     /// reason, and the code [`RESET_SERVICE`] when it does something else for its clients,
     /// [`RESET_TARGET`] or [`RESET_SERVER`] when it cannot reach its target. A target that is there and resets the
     /// connection is none of the server's faults.

@@ -42,7 +42,7 @@ pub(super) struct Underway {
     stream: Option<TcpStream>,
     channel: Option<Channel>,
     subflow: Option<SubflowId>,
-    /// One that has said hello, and is not let in yet.
+    /// One that has said hello, and is not accepted yet.
     running: Option<Running>,
     /// Held while it has its turn, if it needs one.
     _turn: Option<OwnedSemaphorePermit>,

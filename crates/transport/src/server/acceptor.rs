@@ -96,7 +96,7 @@ struct Admitted {
     lease: Lease,
 }
 
-/// What a hello that is let in asks for.
+/// What a hello that is accepted asks for.
 enum Established {
     /// A connection.
     First(Admitted),
@@ -104,7 +104,7 @@ enum Established {
     Again(Joining, SessionConfig),
 }
 
-/// A subflow that was let into its connection and is not live yet.
+/// A subflow that was accepted into its connection and is not live yet.
 struct Joining {
     state: Arc<State>,
     keys: SessionKeys,

@@ -14,7 +14,7 @@ use crate::subflow::SubflowEnd;
 
 impl State {
     /// Makes room for a connection of `client` at `source` that takes `memory`, within every limit
-    /// that is reached. Nobody is put out for one that cannot be let in.
+    /// that is reached. No other is closed for one that cannot be admitted.
     ///
     /// # Errors
     /// The limit, or the memory, in which there is none to be had.

@@ -1,4 +1,4 @@
-//! The connections that a server has, and had, and who is let in.
+//! The connections that a server has, and had, and the clients that it admits.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -22,12 +22,12 @@ const MAX_NUMBER_RUNS: usize = 256;
 /// Failed connections whose hellos are known when they are said once more, whenever that is.
 const MAX_FAILED: usize = 1024;
 
-/// The connections that later subflows may join, and who is let in.
+/// The connections that later subflows may join, and the clients that are admitted.
 pub(super) struct Tables {
     pub(super) sessions: BTreeMap<SessionId, Session>,
     /// A hello that opened one of these is not taken for a new one's.
     ended: Ended,
-    /// Whoever has one of these is let in; whoever comes, if there are none.
+    /// A client that has one of these is admitted; if there are none, every client.
     pub(super) tokens: Arc<[Token]>,
     /// Those that would make room.
     pub(super) half_open: HalfOpen,
@@ -82,7 +82,7 @@ impl Tables {
         Some(session)
     }
 
-    /// Whether a client that was let in before would be let in now.
+    /// Whether a client that was admitted before would be admitted now.
     pub(super) fn admits(&self, client: &ClientId) -> bool {
         match client {
             ClientId::Anybody | ClientId::Certificate(_) => true,

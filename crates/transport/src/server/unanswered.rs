@@ -21,7 +21,7 @@ use crate::memory::MemoryBudget;
 use crate::shared::Shared;
 
 /// Networks in which connections are counted together, by the bits of an IPv6 prefix, and the part,
-/// one in so many, of all that a limit lets in that each may have without an answer. One customer has
+/// one in so many, of all that a limit admits that each may have without an answer. One customer has
 /// the first or the second; the third may be a site with many, so its part is larger. An IPv4 address
 /// is a network of its own.
 const NETWORKS: [(u8, u64); 3] = [(64, 256), (56, 128), (48, 64)];
@@ -38,7 +38,7 @@ pub(super) struct Need<'a> {
     /// What it takes, and how much of that is missing.
     takes: u64,
     missing: u64,
-    /// What the limit lets in.
+    /// What the limit admits.
     total: u64,
 }
 
