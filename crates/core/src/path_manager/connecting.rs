@@ -35,7 +35,7 @@ pub(super) enum Stage {
     /// It is secured, and waits until it may say hello or join.
     Waiting,
     /// It has said hello or join.
-    Greeting,
+    HelloSent,
 }
 
 /// A connection attempt under way.
@@ -90,7 +90,7 @@ impl Connecting {
 
     /// Whether it is past its TCP connection.
     pub(super) fn is_entering(&self) -> bool {
-        matches!(self.stage, Stage::Securing | Stage::Waiting | Stage::Greeting)
+        matches!(self.stage, Stage::Securing | Stage::Waiting | Stage::HelloSent)
     }
 
     pub(super) const fn deadline(&self) -> Option<Instant> {

@@ -215,7 +215,7 @@ impl PathManager {
     pub fn handle_secured(&mut self, connecting: ConnectingId, now: Instant) {
         if let Some(found) = self.find_connecting(connecting) {
             found.wait();
-            self.greet(now);
+            self.send_hellos(now);
         }
     }
 
@@ -224,7 +224,7 @@ impl PathManager {
         let Some(path) = find(&mut self.paths, connecting) else { return };
         path.up(connecting, now, &mut self.actions);
         self.opening = Opening::Open;
-        self.greet(now);
+        self.send_hellos(now);
     }
 
     /// The attempt has failed.
@@ -238,7 +238,7 @@ impl PathManager {
         if !is_open {
             self.evaluate_failures(now);
         }
-        self.greet(now);
+        self.send_hellos(now);
     }
 
     /// The subflow is gone.
@@ -355,7 +355,7 @@ impl PathManager {
             && self.find_connecting(connecting).is_none()
         {
             self.opening = Opening::Unsaid;
-            self.greet(now);
+            self.send_hellos(now);
         }
     }
 
@@ -371,7 +371,7 @@ impl PathManager {
     }
 
     /// Lets those that are secured say hello, one at a time, or join.
-    fn greet(&mut self, now: Instant) {
+    fn send_hellos(&mut self, now: Instant) {
         while !matches!(self.opening, Opening::Said(_)) {
             let paths = self.paths.len();
             let mut all = self.paths.iter_mut().flat_map(Path::connecting_mut);
@@ -380,7 +380,7 @@ impl PathManager {
             self.next_subflow += 1;
             connecting.subflow = Some(subflow);
             if self.opening == Opening::Open {
-                connecting.enter(Stage::Greeting, connecting.limit, now);
+                connecting.enter(Stage::HelloSent, connecting.limit, now);
                 self.actions.push_back(Action::Join(id, subflow));
                 continue;
             }
@@ -390,7 +390,7 @@ impl PathManager {
             // long as there is another path that has not tried: the server may just be busy.
             let timeout = self.handshake_timeout;
             let limit = if self.hellos < paths { connecting.quick(timeout) } else { timeout };
-            connecting.enter(Stage::Greeting, limit, now);
+            connecting.enter(Stage::HelloSent, limit, now);
             self.actions.push_back(Action::Hello(id, subflow));
         }
     }

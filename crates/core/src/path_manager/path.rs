@@ -366,7 +366,7 @@ impl Path {
                 let Some((watched, stall)) = &mut dark.old else { return };
                 stall.note(evaluate(watched), now);
                 // A join that is on its way may have replaced the subflow at the server already.
-                let is_joining = self.connecting.iter().any(|one| one.stage == Stage::Greeting);
+                let is_joining = self.connecting.iter().any(|one| one.stage == Stage::HelloSent);
                 if is_joining || !stall.is_past(now) {
                     return self.secure_next(most, now, actions);
                 }
