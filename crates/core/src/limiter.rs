@@ -1,8 +1,9 @@
-//! A limiter of a path: it counts what all sessions send over the path in one direction, and limits that.
+//! A limiter of a path: it counts what all sessions send over the path in one direction, and limits
+//! that.
 //!
-//! A user sets a [`RateCap`] for as long as they want. A limiter is off at first, and costs a session no
-//! more than a look at a flag. For calls, [`datagram`](crate::datagram) has it count, and sets a limit. The
-//! other end does not learn of it.
+//! A user sets a [`RateCap`] for as long as they want. A limiter is off at first, and costs a
+//! session no more than a look at a flag. For calls, [`datagram`](crate::datagram) has it count,
+//! and sets a limit. The other end does not learn of it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,7 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::policy::RateCap;
 use crate::{Bitrate, Instant};
 
-/// The limiter of a path. Clones are the same limiter: their sessions share a limit, and have one clock.
+/// The limiter of a path. Clones are the same limiter: their sessions share a limit, and have one
+/// clock.
 #[derive(Clone, Debug)]
 pub struct PathLimiter(Arc<Limiter>);
 

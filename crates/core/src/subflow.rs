@@ -149,16 +149,16 @@ impl Subflow {
         &self.info
     }
 
-    /// Takes the kernel's present metrics; `unwritten` bytes of what it was given have not come to the
-    /// kernel yet.
+    /// Takes the kernel's present metrics; `unwritten` bytes of what it was given have not come to
+    /// the kernel yet.
     pub fn set_info(&mut self, info: PathInfo, unwritten: u64) {
         self.has_found_rate |= !info.is_in_slow_start();
         self.info = info;
         self.given = unwritten;
     }
 
-    /// Takes whether it is stalled while TCP recovers from a retransmission timeout, and at no other
-    /// time.
+    /// Takes whether it is stalled while TCP recovers from a retransmission timeout, and at no
+    /// other time.
     pub const fn set_stalls_by_timeout(&mut self, by_timeout: bool) {
         self.stall.is_by_timeout = by_timeout;
     }
@@ -183,7 +183,8 @@ impl Subflow {
         self.info.cwnd.as_u64().saturating_sub(self.queued())
     }
 
-    /// Bytes that its socket has room for, by what the driver said last and what it was given since.
+    /// Bytes that its socket has room for, by what the driver said last and what it was given
+    /// since.
     pub const fn room(&self) -> u64 {
         self.room
     }
@@ -230,8 +231,8 @@ impl Subflow {
         self.flight.sent() - self.flight.delivered()
     }
 
-    /// While it is stalled: below this offset it carries nothing that the peer or a subflow that makes
-    /// progress does not have.
+    /// While it is stalled: below this offset it carries nothing that the peer or a subflow that
+    /// makes progress does not have.
     pub(crate) const fn reinjected_below(&self) -> u64 {
         self.reinjected_below
     }
@@ -370,7 +371,8 @@ impl Subflow {
     }
 
     /// The projected rate: what the congestion window allows, or will allow by the time that credit
-    /// asked for at this moment has come, as slow start goes on meanwhile. Zero before anything is measured.
+    /// asked for at this moment has come, as slow start goes on meanwhile. Zero before anything is
+    /// measured.
     pub fn projected_rate(&self) -> Bitrate {
         if self.info.srtt.is_zero() {
             return Bitrate::default();
@@ -439,8 +441,8 @@ impl Subflow {
         Some(self.stall.last_progress + patience.max(ours))
     }
 
-    /// Evaluates at `now` whether it is stalled, where data wait to be sent or not; `Some(stalled)` when that
-    /// has changed.
+    /// Evaluates at `now` whether it is stalled, where data wait to be sent or not; `Some(stalled)`
+    /// when that has changed.
     pub fn evaluate(&mut self, waits: bool, now: Instant) -> Option<bool> {
         let full_since = self.stall.is_full_since.or_else(|| waits.then_some(now));
         self.stall.is_full_since = full_since.filter(|_| self.is_full());

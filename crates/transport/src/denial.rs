@@ -1,5 +1,5 @@
-//! That a server does not accept this client: what makes connections by itself asks such a server seldom. Each
-//! refused token counts against everybody at this address.
+//! That a server does not accept this client: what makes connections by itself asks such a server
+//! seldom. Each refused token counts against everybody at this address.
 
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard};

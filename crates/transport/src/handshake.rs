@@ -1,8 +1,9 @@
 //! How a subflow becomes part of a connection: hello for the first, join for the others.
 //!
 //! A hello is not waited for: what the application writes follows it at once, and the reader of the
-//! subflow finds the answer. As the client cannot know what became of it if the subflow breaks off before that, the next
-//! subflow says it again with the same nonce, and the server takes it for the connection it has.
+//! subflow finds the answer. As the client cannot know what became of it if the subflow breaks off
+//! before that, the next subflow says it again with the same nonce, and the server takes it for the
+//! connection it has.
 //!
 //! The first subflow's server answers a hello with the connection's number and a secret. A later
 //! subflow proves that it belongs to the connection by a keyed hash of that secret over its own

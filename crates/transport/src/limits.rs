@@ -48,8 +48,8 @@ pub struct Limits {
     /// their age those of a source or network that has too many.
     pub answer_time: Duration,
     /// Wrong tokens from one source in a minute. After more, only those clients of the source are
-    /// admitted until the minute is over that have been admitted from there before; open connections are
-    /// not touched.
+    /// admitted until the minute is over that have been admitted from there before; open
+    /// connections are not touched.
     pub failures_per_source: u32,
 }
 
@@ -280,8 +280,8 @@ impl Admission {
     }
 
     /// Notes that at `now` somebody at `source` has shown the token of `client`, or a wrong one.
-    /// While too many were wrong, only a client that was admitted from there before is admitted: guessing tells
-    /// nothing, and locks out no client that comes often.
+    /// While too many were wrong, only a client that was admitted from there before is admitted:
+    /// guessing tells nothing, and locks out no client that comes often.
     ///
     /// # Errors
     /// Too many were wrong.

@@ -252,8 +252,8 @@ impl MessageReceiver {
 
 impl MessageOutcomes {
     /// The outcome of the next message that ends; `None` when the connection is over, or another
-    /// [`MessageSender::outcomes`] was called. Messages open when a connection fails have no outcome.
-    /// Cancel safe.
+    /// [`MessageSender::outcomes`] was called. Messages open when a connection fails have no
+    /// outcome. Cancel safe.
     pub async fn next(&mut self) -> Option<MessageOutcome> {
         let ended = self.inbox.recv().await;
         self.shared.took_outcome();

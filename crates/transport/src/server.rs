@@ -326,8 +326,8 @@ impl ServerControl {
         Ok(revoked)
     }
 
-    /// From now on admits every client that has one of `tokens`. Connections of clients that have none of
-    /// them are reset; how many those are.
+    /// From now on admits every client that has one of `tokens`. Connections of clients that have
+    /// none of them are reset; how many those are.
     ///
     /// # Errors
     /// [`Error::Invalid`] if the server was started without tokens or is to be left without: that

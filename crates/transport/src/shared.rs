@@ -112,7 +112,8 @@ struct Slot {
     peer: SocketAddr,
     congestion: CongestionInUse,
     stalled_since: Option<Instant>,
-    /// Whether the path manager waits for it: one that only receives never counts as stalled in the session.
+    /// Whether the path manager waits for it: one that only receives never counts as stalled in the
+    /// session.
     answers: bool,
     /// Memory promised to its buffers, bytes.
     buffers: u64,

@@ -116,7 +116,8 @@ async fn a_stalled_active_path_is_stood_in_for() {
         let mut here = client.build().unwrap().connect().await.unwrap();
         let mut there = server.accept().await;
         transfer(&mut here, &mut there, &pattern(1_000_000, 1)).await;
-        // Nothing is closed: only missing acknowledgements tell. Another connection on the path stalls, too.
+        // Nothing is closed: only missing acknowledgements tell. Another connection on the path
+        // stalls, too.
         relay.swallow();
         transfer(&mut here, &mut there, &pattern(1_000_000, 2)).await;
         transfer(&mut there, &mut here, &pattern(1_000_000, 3)).await;

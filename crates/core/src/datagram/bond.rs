@@ -162,9 +162,9 @@ impl Bond {
         has_room
     }
 
-    /// TCP that this end sends over the path of a lane goes through this limiter; without one calls are not
-    /// protected from it there. A limiter is that of one lane: another that has it loses it. Nothing happens if
-    /// there is no such lane.
+    /// TCP that this end sends over the path of a lane goes through this limiter; without one calls
+    /// are not protected from it there. A limiter is that of one lane: another that has it loses
+    /// it. Nothing happens if there is no such lane.
     pub fn set_limiter(&mut self, id: LaneId, limiter: Option<PathLimiter>) {
         for (&other, lane) in &mut self.lanes {
             let has_it =

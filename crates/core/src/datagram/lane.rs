@@ -220,8 +220,8 @@ impl Lane {
         }
     }
 
-    /// TCP over the path goes through this limiter from now on, if it is not that one, and makes way for
-    /// calls by these rules; without a limiter it does not.
+    /// TCP over the path goes through this limiter from now on, if it is not that one, and makes
+    /// way for calls by these rules; without a limiter it does not.
     pub(super) fn set_limiter(&mut self, limiter: Option<&PathLimiter>, rules: CallRules) {
         let is_same = |protection: &Protection| {
             limiter.is_some_and(|limiter| protection.has_limiter(limiter))

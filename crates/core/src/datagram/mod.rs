@@ -14,8 +14,9 @@
 //!   others besides, the nearest first, and its packets are handed out in order (`order.rs`).
 //! - Each end tells the other what has come, 10 ms later at the latest. When nothing is told for longer
 //!   than the round trip, the lane is silent: what is younger than 100 ms goes again, once, over another.
-//! - While flows of that kind last, what TCP and bulk send over the path of a lane is held back as far as
-//!   packets wait there (`calls.rs`), through the [limiter](crate::limiter) that TCP has in common with it.
+//! - While flows of that kind last, what TCP and bulk send over the path of a lane is held back as
+//!   far as packets wait there (`calls.rs`), through the [limiter](crate::limiter) that TCP has in
+//!   common with it.
 //! - Each lane is asked what it carries ([RFC 8899](https://www.rfc-editor.org/rfc/rfc8899), `mtu.rs`). Long
 //!   packets go over lanes that carry them. Where none does, a packet of IPv4 that may be cut is, and the
 //!   sender of any other is to be told.

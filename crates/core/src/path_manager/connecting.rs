@@ -9,7 +9,8 @@ use crate::{Instant, SubflowId};
 const HANDSHAKE_MIN: Duration = Duration::from_secs(1);
 const HANDSHAKE_RTTS: u32 = 10;
 
-/// The number of a connection attempt that is to bring a subflow up, from the dial on; never reused.
+/// The number of a connection attempt that is to bring a subflow up, from the dial on; never
+/// reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectingId(pub u64);
 

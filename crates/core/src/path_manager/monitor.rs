@@ -16,8 +16,8 @@ const RTO_MIN: Duration = Duration::from_millis(200);
 /// for one, and is not dead.
 const LONGEST: Duration = Duration::from_secs(2);
 const LONGEST_ROUND_TRIPS: u32 = 3;
-/// The session finds the subflow stalled for this long before the subflow is replaced: the peer may just
-/// not have had the processor.
+/// The session finds the subflow stalled for this long before the subflow is replaced: the peer may
+/// just not have had the processor.
 const STALL: Duration = Duration::from_secs(1);
 /// A subflow on which data came and come no more is asked for a sign of life after this long.
 const QUIET: Duration = Duration::from_millis(200);
@@ -53,7 +53,8 @@ pub(super) enum Verdict {
     Alive,
     /// The peer has fallen quiet in the middle of sending; a ping will tell.
     Quiet,
-    /// No progress for longer than the kernel takes to repair a loss: another subflow is tried beside it.
+    /// No progress for longer than the kernel takes to repair a loss: another subflow is tried
+    /// beside it.
     PotentiallyFailed,
 }
 

@@ -9,8 +9,8 @@ use super::pace::{Backoff, Pace, RACE_INTERVAL};
 use super::{Action, ConnectingId, FAILURES, Failure, PathPlan, Turn};
 use crate::{Instant, SubflowId};
 
-/// A subflow that goes on within this time after it was found potentially failed is kept. One that took
-/// longer is replaced all the same: its other direction may wait for a timer yet.
+/// A subflow that goes on within this time after it was found potentially failed is kept. One that
+/// took longer is replaced all the same: its other direction may wait for a timer yet.
 const SHORT_STALL: Duration = Duration::from_millis(400);
 /// A subflow that goes on after a longer stall is kept if nothing has taken its place by then.
 const LONG_STALL: Duration = Duration::from_secs(3);

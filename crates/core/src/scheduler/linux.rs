@@ -8,9 +8,9 @@
 //! is for the driver to tell; and if the picked one has no memory left nothing is sent, even when
 //! another has.
 //!
-//! Stalled subflows are passed over and their data sent on others, as upstream does with stale ones.
-//! There is no opportunistic retransmission and no penalty. Subflows in timeout recovery are not
-//! passed over, and there are no backup subflows here.
+//! Stalled subflows are passed over and their data sent on others, as upstream does with stale
+//! ones. There is no opportunistic retransmission and no penalty. Subflows in timeout recovery are
+//! not passed over, and there are no backup subflows here.
 
 use std::collections::BTreeMap;
 

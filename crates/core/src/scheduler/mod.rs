@@ -180,8 +180,8 @@ fn find(subflows: &[Subflow], id: SubflowId) -> Option<usize> {
     subflows.iter().position(|subflow| subflow.id() == id)
 }
 
-/// What a stalled subflow holds, to the one that has it there first, of those that have room and can carry
-/// it: what schedulers answer before they look at new bytes.
+/// What a stalled subflow holds, to the one that has it there first, of those that have room and
+/// can carry it: what schedulers answer before they look at new bytes.
 pub fn reinject(view: &SendView<'_>) -> Option<Assignment> {
     if !view.subflows.iter().any(Subflow::is_stalled) {
         return None;

@@ -206,8 +206,8 @@ impl SendView<'_> {
         holders.max_by_key(|(at, _)| *at)
     }
 
-    /// The lowest range that only stalled subflows carry, as much of it as the subflow `me` can take: the
-    /// lowest byte is what blocks the application.
+    /// The lowest range that only stalled subflows carry, as much of it as the subflow `me` can
+    /// take: the lowest byte is what blocks the application.
     pub fn stalled_range(&self, me: usize) -> Option<Range<u64>> {
         Some(self.clip(self.only_on_stalled()?, me))
     }
@@ -218,7 +218,8 @@ impl SendView<'_> {
         stalled.filter_map(|one| self.only_on_stalled_one(one)).min_by_key(|range| range.start)
     }
 
-    /// The lowest range that is unacknowledged, that `stalled` carries and no subflow that makes progress.
+    /// The lowest range that is unacknowledged, that `stalled` carries and no subflow that makes
+    /// progress.
     pub(crate) fn only_on_stalled_one(&self, stalled: &Subflow) -> Option<Range<u64>> {
         let above = stalled.reinjected_below()..u64::MAX;
         self.lowest_only_on(stalled, &above, |other| !other.is_stalled())

@@ -101,7 +101,8 @@ impl Session {
             Some((_, sent_at)) => Some(sent_at).filter(|&sent_at| sent_at >= heard),
             None => Some(control.ping_at.max(heard)),
         });
-        // With every ping older than the last record from the peer, the time counts from that record.
+        // With every ping older than the last record from the peer, the time counts from that
+        // record.
         Some(asked.min().unwrap_or(heard) + timeout)
     }
 

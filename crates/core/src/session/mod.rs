@@ -503,8 +503,9 @@ impl Session {
         }
     }
 
-    /// Tells that a subflow is stalled, or no longer, where data of ours are on their way. That it takes none
-    /// is nobody's business but the scheduler's: a slow path is like that while it works.
+    /// Tells that a subflow is stalled, or no longer, where data of ours are on their way. That it
+    /// takes none is nobody's business but the scheduler's: a slow path is like that while it
+    /// works.
     fn tell_stall(&mut self, id: SubflowId, stalled: bool) {
         let outstanding = self.send.index(id).map_or(0, |at| self.send.subflows[at].outstanding());
         let Some(control) = self.control.get_mut(&id) else { return };

@@ -63,8 +63,8 @@ impl SendHalf {
         subflow.set_limiter(self.policies.limiters.get(&subflow.path()).cloned());
     }
 
-    /// How many bytes the cap and the limiter of its path let through, of those that the subflow's socket
-    /// has room for.
+    /// How many bytes the cap and the limiter of its path let through, of those that the subflow's
+    /// socket has room for.
     pub(super) fn allowed(&self, index: usize, now: Instant) -> u64 {
         let subflow = &self.subflows[index];
         if !self.policies.is_any && !subflow.is_limited() {
@@ -120,8 +120,9 @@ impl SendHalf {
             || (subflow.role() == Role::Backup && self.subflows.iter().any(Subflow::is_stalled))
     }
 
-    /// What a subflow that stands by sends again: the lowest bytes that only stalled subflows carry, if
-    /// it has them there before any that does not stand by. Of the standing by, only backups do.
+    /// What a subflow that stands by sends again: the lowest bytes that only stalled subflows
+    /// carry, if it has them there before any that does not stand by. Of the standing by, only
+    /// backups do.
     pub(super) fn standby_reinjection(&self, now: Instant) -> Option<Assignment> {
         if !self.policies.is_any {
             return None;
@@ -212,8 +213,8 @@ impl Session {
         self.wake_all();
     }
 
-    /// Sets the limiter of a path: it counts what is sent over the path, and holds it back. All sessions
-    /// that share the path have the same.
+    /// Sets the limiter of a path: it counts what is sent over the path, and holds it back. All
+    /// sessions that share the path have the same.
     pub fn set_limiter(&mut self, path: PathId, limiter: PathLimiter) {
         for subflow in self.send.subflows.iter_mut().filter(|subflow| subflow.path() == path) {
             subflow.set_limiter(Some(limiter.clone()));

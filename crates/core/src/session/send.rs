@@ -527,8 +527,9 @@ impl SendHalf {
         self.scheduler = Some(fallback.make(&SchedulerConfig::default()));
     }
 
-    /// Moves each stalled subflow's mark, below which nothing is left that only stalled ones carry: what
-    /// has been looked at is not looked at again for each range, however many holes a peer makes.
+    /// Moves each stalled subflow's mark, below which nothing is left that only stalled ones carry:
+    /// what has been looked at is not looked at again for each range, however many holes a peer
+    /// makes.
     fn mark_reinjected(&mut self, now: Instant) {
         for index in 0..self.subflows.len() {
             if self.subflows[index].is_stalled() {

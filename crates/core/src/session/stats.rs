@@ -17,7 +17,8 @@ pub struct PathStats {
     pub policy: PathPolicy,
     /// Payload bytes given to the path.
     pub sent: u64,
-    /// Payload bytes of these that were on another path already: reinjected, redundant copies included.
+    /// Payload bytes of these that were on another path already: reinjected, redundant copies
+    /// included.
     pub reinjected: u64,
     /// Payload bytes of these that the other path was still delivering: redundant copies.
     pub copied: u64,

@@ -11,7 +11,8 @@ use crate::path::TimeEstimate;
 #[derive(Clone, Debug)]
 struct Sent {
     range: Range<u64>,
-    /// The subflow's payload bytes up to the end of this range, to compare with the delivered count.
+    /// The subflow's payload bytes up to the end of this range, to compare with the delivered
+    /// count.
     cumulative: u64,
     /// What it takes of the congestion window: whole segments.
     window: u64,

@@ -141,7 +141,8 @@ fn a_first_handshake_that_is_swallowed_does_not_outlast_the_connection() {
 /// acknowledging. It tries another one while the peer, that may be without any, still waits.
 #[test]
 fn a_last_acknowledgement_that_is_swallowed_is_said_again_in_time() {
-    // The links are cut as the client closes, at 60 ms. It sends its last acknowledgement again at 120 ms.
+    // The links are cut as the client closes, at 60 ms. It sends its last acknowledgement again at
+    // 120 ms.
     for at in (66..132).step_by(2) {
         let plan = Plan {
             bytes: [1, 0],

@@ -68,8 +68,8 @@ pub(crate) struct Flow {
 
 impl Flow {
     /// The flow `index` of a plan, whose connections the `openers` make, one for each of its paths.
-    /// `mss` is the payload of a full segment; `ratio` is the host's, for `musher`, and `limiters` are what
-    /// it sends through.
+    /// `mss` is the payload of a full segment; `ratio` is the host's, for `musher`, and `limiters`
+    /// are what it sends through.
     pub(crate) fn new(
         index: u32,
         run: &Plan,

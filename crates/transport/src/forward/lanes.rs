@@ -207,8 +207,8 @@ pub trait LaneHost: Send + Sync {
     /// Why it may not have them, as a sentence's end.
     fn set_addresses(&self, session: u32, addresses: [IpAddr; 2]) -> Result<(), String>;
 
-    /// Takes, for each lane, the limiter of the path that shares its link: what the client's connections
-    /// send over that path goes through it. Lanes that are not named have none.
+    /// Takes, for each lane, the limiter of the path that shares its link: what the client's
+    /// connections send over that path goes through it. Lanes that are not named have none.
     fn set_limiters(&self, session: u32, limiters: Vec<(u8, PathLimiter)>) {
         let _ = (session, limiters);
     }

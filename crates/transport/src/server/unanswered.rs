@@ -21,9 +21,9 @@ use crate::memory::MemoryBudget;
 use crate::shared::Shared;
 
 /// Networks in which connections are counted together, by the bits of an IPv6 prefix, and the part,
-/// one in so many, of all that a limit admits that each may have without an answer. One customer has
-/// the first or the second; the third may be a site with many, so its part is larger. An IPv4 address
-/// is a network of its own.
+/// one in so many, of all that a limit admits that each may have without an answer. One customer
+/// has the first or the second; the third may be a site with many, so its part is larger. An IPv4
+/// address is a network of its own.
 const NETWORKS: [(u8, u64); 3] = [(64, 256), (56, 128), (48, 64)];
 /// How long what was seen of all unanswered connections is gone by: short beside any
 /// [`answer_time`](crate::Limits::answer_time), and a flood of thousands a second has them looked at

@@ -1,5 +1,5 @@
-//! Whether the window of a connection is too small for what comes, evaluated as Linux's receivers do
-//! (`tcp_rcv_space_adjust`): by how much comes in a round trip.
+//! Whether the window of a connection is too small for what comes, evaluated as Linux's receivers
+//! do (`tcp_rcv_space_adjust`): by how much comes in a round trip.
 //!
 //! What a reader that stops leaves in memory is its window, so that is to be no larger than its rate
 //! needs. The peer's wish does not tell: it is made ahead of what congestion windows may reach. Nor

@@ -173,7 +173,8 @@ impl Inner {
         effects.events.push(path_event(now, slot.path, &slot.name, kind));
     }
 
-    /// The session's counters; a subflow that the path manager does not wait for any longer is stalled, too.
+    /// The session's counters; a subflow that the path manager does not wait for any longer is
+    /// stalled, too.
     pub(super) fn stats(&self) -> SessionStats {
         let mut stats = self.session.stats();
         for subflow in stats.paths.values_mut().filter_map(|path| path.subflow.as_mut()) {

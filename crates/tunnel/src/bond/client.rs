@@ -124,7 +124,8 @@ impl BondClient {
         self.handle.tell(Command::Links(links));
     }
 
-    /// What TCP sends over links goes through these limiters from now on, by the names of the links.
+    /// What TCP sends over links goes through these limiters from now on, by the names of the
+    /// links.
     pub fn set_limiters(&self, limiters: BTreeMap<String, PathLimiter>) {
         self.handle.tell(Command::Limiters(limiters));
     }

@@ -181,7 +181,8 @@ fn bulk_is_held_back_whatever_its_packets_are_called() {
     assert!(lane.paced_to.since(at(5_000)) < Duration::from_micros(1));
 }
 
-/// What went through another limiter is no rate of this path, and a limiter that is given up limits nothing.
+/// What went through another limiter is no rate of this path, and a limiter that is given up limits
+/// nothing.
 #[test]
 fn another_limiter_is_another_path() {
     let (mut lane, limiter) = held();

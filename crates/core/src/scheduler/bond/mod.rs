@@ -1,11 +1,11 @@
 //! What the schedulers of a bond share.
 //!
 //! Every subflow with room gets new data, unless that would hold up more than it brings: the others
-//! would have all that waits there sooner, or would stand still meanwhile. What a stalled subflow holds
-//! is reinjected at once. All else that is sent twice is a redundant copy, paid from one [`Budget`]:
-//! with new data to send, a copy costs its bytes of goodput and gains only delay.
-//! [`earliest`](super::earliest) takes new data from the front, [`fbdt`](super::fbdt) from both ends of
-//! a window.
+//! would have all that waits there sooner, or would stand still meanwhile. What a stalled subflow
+//! holds is reinjected at once. All else that is sent twice is a redundant copy, paid from one
+//! [`Budget`]: with new data to send, a copy costs its bytes of goodput and gains only delay.
+//! [`earliest`](super::earliest) takes new data from the front, [`fbdt`](super::fbdt) from both
+//! ends of a window.
 
 mod budget;
 mod deadlines;

@@ -33,8 +33,8 @@ pub(in crate::session) struct Inbox {
     memory: u64,
     /// Of these, whole ones that the application has not taken.
     ready_bytes: u64,
-    /// The delivery statuses of the cancels from the oldest on that the peer may ask for again: whether the
-    /// message had arrived whole.
+    /// The delivery statuses of the cancels from the oldest on that the peer may ask for again:
+    /// whether the message had arrived whole.
     statuses: BTreeMap<u64, bool>,
     oldest_cancel: u64,
     received: u64,
@@ -200,7 +200,8 @@ impl Inbox {
         self.ready.push_back(Incoming::Message(message));
     }
 
-    /// Drops a message unless it has arrived whole. `None` if the peer knows its delivery status already.
+    /// Drops a message unless it has arrived whole. `None` if the peer knows its delivery status
+    /// already.
     pub(in crate::session) fn handle_cancel(
         &mut self,
         stream: &mut Reassembly,

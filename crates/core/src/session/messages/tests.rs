@@ -225,7 +225,8 @@ fn a_cancel_is_answered_where_it_came_from_and_always_alike() {
     assert_eq!(all, [(0, Some(100)), (100, None), (200, None)]);
     let stats = session.stats();
     assert_eq!((stats.delivered, stats.messages.received, stats.messages.lost), (250, 1, 2));
-    // What still comes of a cancelled message is dropped, and so is a cancel whose delivery status is known.
+    // What still comes of a cancelled message is dropped, and so is a cancel whose delivery status
+    // is known.
     give(&mut session, ONE, &[header(100, 100), data(100, 100)]).unwrap();
     assert_eq!(take(&mut session), None);
     give(&mut session, ONE, &[cancel(3, 3, 250, 1), cancel(1, 0, 100, 100)]).unwrap();
