@@ -118,7 +118,8 @@ impl Settings {
         self.ids.iter().position(|&id| id == path)
     }
 
-    /// Whether the path `index` leaves the first word to others: it is not active, and others are.
+    /// Whether the path `index` leaves it to others to open the connection: it is not active, and
+    /// others are.
     pub(crate) fn is_reserve(&self, index: usize) -> bool {
         let is_active = |(path, _): &(PathConfig, ServerAddr)| path.policy.role == Role::Active;
         !is_active(&self.paths[index]) && self.paths.iter().any(is_active)

@@ -1,5 +1,5 @@
 //! Connections in bad company and on odd networks: readers that do not read beside one that does,
-//! a peer that is half gone, paths of both address families, and any first words at all.
+//! a peer that is half gone, paths of both address families, and any preface at all.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 mod common;
@@ -300,7 +300,7 @@ async fn one_path_may_be_ipv4_and_the_other_ipv6() {
     }
 }
 
-/// First words of a stranger: bytes, or records that are right in form, cut off or not.
+/// The preface of a stranger: bytes, or records that are right in form, cut off or not.
 fn first_words() -> impl Strategy<Value = Vec<u8>> {
     let name = || "[ -~]{0,70}";
     let hello = (name(), name(), any::<[u64; 5]>(), prop::collection::vec(any::<u8>(), 0..40));

@@ -51,7 +51,7 @@ const HEAD_START: Duration = Duration::from_millis(250);
 pub struct PathPlan {
     /// Its number.
     pub id: PathId,
-    /// Whether it leaves the first word to others.
+    /// Whether it leaves it to others to open the connection.
     pub reserve: bool,
     /// Shared with the other connections over the path.
     pub seat: ProbeSeat,

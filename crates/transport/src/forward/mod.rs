@@ -45,7 +45,7 @@ const SHUTTING_DOWN: &str = "the other side is shutting down";
 /// The wait after the system refused to accept a connection (out of file descriptors).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The client's first words on a connection: from here on it belongs to a local one
+/// The client's preface on a connection: from here on it belongs to a local one
 /// (docs/protocol.md).
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Opening {

@@ -97,7 +97,7 @@ impl Shared {
         })
     }
 
-    /// Reserves memory for bytes to write, with how many there is room for, and takes back what was
+    /// Reserves memory for bytes to write, with how many there is room for, and releases what was
     /// reserved before; `None` when there is no room: `waker` is woken when that changes.
     pub(crate) fn reserve(&self, waker: &Waker) -> Option<Result<(BytesMut, usize), WriteError>> {
         self.with(|inner, now| {
