@@ -41,7 +41,7 @@ fn outside_a_runtime_there_is_an_error_and_no_panic() {
         let connect = async { if is_open { client.open().await } else { client.connect().await } };
         match pin!(connect).poll(&mut nobody) {
             Poll::Ready(Err(Error::Invalid(why))) => {
-                assert!(why.contains("tokio runtime"), "{why}")
+                assert!(why.contains("tokio runtime"), "{why}");
             }
             other => panic!("{other:?}"),
         }
