@@ -13,8 +13,8 @@ use crate::end::{Came, End, Said, Tagger, draw_key};
 use crate::fifo::Fifo;
 use crate::frame::{self, CODED_HEADER, Coding, Frame, Losses, Settings, TAG_KEY, Terms};
 use crate::key::PublicKey;
-use crate::lane::IP_UDP;
 use crate::order::Order;
+use crate::peer::IP_UDP;
 use crate::port::Use;
 use crate::run::draw_run;
 use crate::secure::{Local, Nonce, Role};
@@ -226,8 +226,8 @@ impl GatewayEnd {
         Use::Taken
     }
 
-    /// What a link carries as it is known now. Links are paced by their lanes, which ask for packets
-    /// when they have room; where cohorts are sent whole, this is what an interval is filled by.
+    /// Sets what a link carries as it is known now. Each peer paces its own link and asks for packets
+    /// when it has room; where cohorts are sent whole, this rate says how much an interval holds.
     pub(crate) fn set_rate(&mut self, link: usize, rate: Option<Bitrate>) {
         if let Downlink::Coded(node) = &mut self.downlink {
             node.set_rate(link, rate);

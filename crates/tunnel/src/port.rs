@@ -13,8 +13,8 @@ use crate::class::Class;
 use crate::complaint::Complaints;
 use crate::frame::{self, DeviceTag, Frame, Settings};
 use crate::gauge::PADDING;
-use crate::lane::{self, IP_UDP, Lane, LinkStatus, Neighbour, Train};
 use crate::outbox::Outbox;
+use crate::peer::{self, IP_UDP, LinkStatus, Neighbour, Peer, Train};
 use crate::probe::Translator;
 use crate::run::draw_run;
 use crate::secure::{Guard, Link, Local, Refused, Role, Taken};
@@ -71,11 +71,11 @@ pub(crate) struct Port {
     /// What it is bound to, if it is: an interface that is made anew under its name is another one.
     way: Option<Way>,
     guard: Guard,
-    lanes: Vec<Lane>,
-    /// What all lanes together are held back by, where they share a link.
+    peers: Vec<Peer>,
+    /// The pacer of all peers together, where they share a link.
     shared: Option<Pacer>,
     opens: bool,
-    /// The lane that is sent to first.
+    /// The index of the peer that is served first.
     first: usize,
     frame: Vec<u8>,
     scratch: Vec<u8>,
@@ -97,12 +97,12 @@ impl Port {
     ) -> Result<Self, TunnelError> {
         let keys: Vec<_> = neighbours.iter().map(|neighbour| neighbour.key).collect();
         let run = draw_run()?;
-        let lanes = neighbours.iter().map(|neighbour| Lane::new(neighbour, run)).collect();
+        let peers = neighbours.iter().map(|neighbour| Peer::new(neighbour, run)).collect();
         Ok(Self {
             socket,
             way: None,
             guard: Guard::new(local, link, role, &keys),
-            lanes,
+            peers,
             shared: None,
             opens: role == Role::Opener,
             first: 0,
@@ -135,7 +135,7 @@ impl Port {
     /// to wait for.
     pub(crate) fn reopen(&mut self, now: Instant) -> bool {
         let Some(way) = &mut self.way else { return false };
-        if !way.refused || now < way.next || self.lanes.iter().any(Lane::is_up) {
+        if !way.refused || now < way.next || self.peers.iter().any(Peer::is_up) {
             return false;
         }
         (way.refused, way.next) = (false, now + REOPEN);
@@ -151,7 +151,7 @@ impl Port {
         }
         self.socket = socket;
         // Nobody says any more that the one before has room.
-        self.lanes.iter_mut().for_each(|lane| lane.blocked = false);
+        self.peers.iter_mut().for_each(|peer| peer.blocked = false);
         true
     }
 
@@ -163,7 +163,7 @@ impl Port {
 
     /// All neighbours share a link that carries so much.
     pub(crate) fn share(&mut self, rate: Bitrate) {
-        self.shared = Some(lane::pacer(rate));
+        self.shared = Some(peer::pacer(rate));
     }
 
     /// What all neighbours together are sent at most.
@@ -181,11 +181,11 @@ impl Port {
 
     /// Whether the kernel's word that there is room again is waited for.
     pub(crate) fn is_blocked(&self) -> bool {
-        self.lanes.iter().any(|lane| lane.blocked)
+        self.peers.iter().any(|peer| peer.blocked)
     }
 
     /// Reads what has come; each frame but those of the link itself is handed to `each` with its
-    /// lane and what is said around it, and `each` says what it is to the node. Greetings are handed
+    /// peer and what is said around it, and `each` says what it is to the node. Greetings are handed
     /// on, too. Whether all that was there has been read.
     pub(crate) fn receive(
         &mut self,
@@ -194,22 +194,22 @@ impl Port {
         mut each: impl FnMut(usize, Frame<'_>, Around) -> Use,
     ) -> bool {
         for _ in 0..ROUNDS {
-            let Self { socket, guard, lanes, frame, scratch, complaints, clock, dropped, .. } =
+            let Self { socket, guard, peers, frame, scratch, complaints, clock, dropped, .. } =
                 self;
             let mut answers = Vec::new();
             let more = inbox.read(socket, |from, datagram, stamp, ecn| {
                 scratch.clear();
                 match guard.take(datagram, now, frame, scratch) {
                     Ok(Taken::Frame(index, opened)) => {
-                        let lane = &mut lanes[index];
+                        let peer = &mut peers[index];
                         if opened.begun {
-                            lane.begin(from, now, complaints);
+                            peer.begin(from, now, complaints);
                         } else if opened.current {
-                            lane.is_at(from);
+                            peer.is_at(from);
                         }
-                        lane.hear(datagram.len(), now);
+                        peer.hear(datagram.len(), now);
                         if opened.current {
-                            lane.receiver.see(opened.counter, datagram.len() + IP_UDP, stamp, now);
+                            peer.receiver.see(opened.counter, datagram.len() + IP_UDP, stamp, now);
                         }
                         let (class, frame) = frame::class(&frame[..opened.length]);
                         let (of, frame) = frame::of_device(frame);
@@ -218,16 +218,16 @@ impl Port {
                             Some(Frame::Mark { body }) => {
                                 clock.look();
                                 let translate = |stamp, read| clock.stamp(stamp, read);
-                                lane.receiver.receive(body, translate, now)
+                                peer.receiver.receive(body, translate, now)
                             }
-                            Some(Frame::Report { body }) => lane.reported(body, now),
+                            Some(Frame::Report { body }) => peer.reported(body, now),
                             Some(Frame::Rate(rate)) if of.is_none() => {
-                                lane.told(rate, now);
+                                peer.told(rate, now);
                                 true
                             }
                             Some(said) => {
                                 if let Frame::Greeting(greeting, _) = said {
-                                    lane.greeted(greeting, now, complaints);
+                                    peer.greeted(greeting, now, complaints);
                                 }
                                 let around = Around { class: class.came_with(ecn), of };
                                 match each(index, said, around) {
@@ -241,7 +241,7 @@ impl Port {
                         };
                         dropped.malformed += u64::from(!well);
                     }
-                    Ok(Taken::Begun(index)) => lanes[index].begin(from, now, complaints),
+                    Ok(Taken::Begun(index)) => peers[index].begin(from, now, complaints),
                     Ok(Taken::Answer) => answers.push((from, scratch.clone())),
                     Err(refused) => {
                         dropped.count(refused);
@@ -265,13 +265,13 @@ impl Port {
 
     /// Sends the handshakes and greetings that are due.
     pub(crate) fn tend(&mut self, now: Instant, about: &About<'_>) {
-        for index in 0..self.lanes.len() {
-            let lane = &mut self.lanes[index];
+        for index in 0..self.peers.len() {
+            let peer = &mut self.peers[index];
             let is_up = self.guard.channel(index).is_up(now);
-            lane.forget_told(now);
-            lane.tell_change(is_up, now, self.opens, &mut self.complaints);
+            peer.forget_told(now);
+            peer.tell_change(is_up, now, self.opens, &mut self.complaints);
             self.scratch.clear();
-            if let Some(to) = lane.address
+            if let Some(to) = peer.address
                 && self.guard.poll_opening(index, now, &mut self.scratch)
             {
                 let mut single = Outbox::default();
@@ -280,11 +280,11 @@ impl Port {
                 let sent = single.flush(&self.socket, to);
                 self.dropped.unanswered += u64::from(sent.taken == 0);
                 if sent.refused > 0 {
-                    self.complaints.unreachable(&self.lanes[index].name, to, now);
+                    self.complaints.unreachable(&self.peers[index].name, to, now);
                     self.way.iter_mut().for_each(|way| way.refused = true);
                 }
             }
-            if now >= self.lanes[index].next_greeting {
+            if now >= self.peers[index].next_greeting {
                 self.greet(index, now, about);
             }
             if is_up {
@@ -298,20 +298,20 @@ impl Port {
         let mut frame = std::mem::take(&mut self.scratch);
         frame.clear();
         frame::begin_report(&mut frame);
-        if self.lanes[index].receiver.poll(now, &mut frame) {
+        if self.peers[index].receiver.poll(now, &mut frame) {
             self.put(index, &frame, Turn::First, now);
         }
-        let lane = &mut self.lanes[index];
-        if let Some(burst) = lane.gauge().and_then(|gauge| gauge.poll(now)) {
-            lane.take_rate();
-            lane.begin_train(burst);
+        let peer = &mut self.peers[index];
+        if let Some(burst) = peer.gauge().and_then(|gauge| gauge.poll(now)) {
+            peer.take_rate();
+            peer.begin_train(burst);
         }
         self.scratch = frame;
     }
 
     /// Fills the train that is being sent to a neighbour, if there is one, and says which it was.
     fn end_train(&mut self, index: usize, now: Instant) {
-        let Some(train) = self.lanes[index].train() else { return };
+        let Some(train) = self.peers[index].train() else { return };
         let missing = train.burst.packets.saturating_sub(train.packets);
         let mut frame = std::mem::take(&mut self.scratch);
         frame.clear();
@@ -319,9 +319,9 @@ impl Port {
         for _ in 0..missing {
             self.put(index, &frame, Turn::Own(Class::NONE), now);
         }
-        let lane = &mut self.lanes[index];
-        if let Some(Train { burst, first, packets }) = lane.end_train()
-            && let Some(gauge) = lane.gauge()
+        let peer = &mut self.peers[index];
+        if let Some(Train { burst, first, packets }) = peer.end_train()
+            && let Some(gauge) = peer.gauge()
         {
             frame.clear();
             frame::begin_mark(&mut frame);
@@ -333,15 +333,15 @@ impl Port {
 
     /// Greets every neighbour at the next occasion: there is something new to say.
     pub(crate) fn greet_soon(&mut self) {
-        for lane in &mut self.lanes {
-            lane.next_greeting = Instant::ZERO;
+        for peer in &mut self.peers {
+            peer.next_greeting = Instant::ZERO;
         }
     }
 
     fn greet(&mut self, index: usize, now: Instant, about: &About<'_>) {
-        let lane = &mut self.lanes[index];
-        lane.next_greeting = now + GREETING_INTERVAL;
-        let greeting = lane.greeting(about.settings, now);
+        let peer = &mut self.peers[index];
+        peer.next_greeting = now + GREETING_INTERVAL;
+        let greeting = peer.greeting(about.settings, now);
         let mut frame = std::mem::take(&mut self.scratch);
         frame.clear();
         greeting.encode(&mut frame);
@@ -354,7 +354,7 @@ impl Port {
 
     /// The rate by which is sent to a neighbour, where there is one; zero while nothing may go.
     pub(crate) fn rate(&self, index: usize) -> Option<Bitrate> {
-        self.lanes[index].rate()
+        self.peers[index].rate()
     }
 
     /// Whether a neighbour was heard lately.
@@ -364,28 +364,28 @@ impl Port {
 
     /// Whether a neighbour is still there: three greetings in a row are not missing, of either.
     pub(crate) fn is_near(&self, index: usize, now: Instant) -> bool {
-        self.lanes[index].presence.is_there(now)
+        self.peers[index].presence.is_there(now)
     }
 
     /// Whether a neighbour can take another packet now.
     pub(crate) fn has_room(&mut self, index: usize, now: Instant) -> bool {
         self.shared.as_ref().is_none_or(|pacer| pacer.has_room(now))
-            && self.lanes[index].has_room(now)
+            && self.peers[index].has_room(now)
             && self.guard.channel(index).is_up(now)
     }
 
     /// When a neighbour that is paced may have room again.
     pub(crate) fn next_room(&self, now: Instant) -> Option<Instant> {
         let shared = self.shared.as_ref().filter(|pacer| !pacer.has_room(now));
-        let lanes = self.lanes.iter().filter_map(|lane| lane.next_room(now)).min();
+        let peers = self.peers.iter().filter_map(|peer| peer.next_room(now)).min();
         // While all are held back none has room before that.
-        shared.map(|pacer| lanes.unwrap_or(Instant::ZERO).max(pacer.next_room())).or(lanes)
+        shared.map(|pacer| peers.unwrap_or(Instant::ZERO).max(pacer.next_room())).or(peers)
     }
 
     /// Encrypts a frame of what nodes say to each other and queues it before packets, which may wait for
     /// long; [`Self::flush`] sends.
     pub(crate) fn send(&mut self, index: usize, frame: &[u8], now: Instant) {
-        if let Some(gauge) = self.lanes[index].gauge() {
+        if let Some(gauge) = self.peers[index].gauge() {
             gauge.wake();
         }
         self.put(index, frame, Turn::First, now);
@@ -394,7 +394,7 @@ impl Port {
     /// As [`Self::send`], in its turn, a frame with a packet of that class, which its datagram is given,
     /// too.
     pub(crate) fn send_classed(&mut self, index: usize, frame: &[u8], class: Class, now: Instant) {
-        if let Some(gauge) = self.lanes[index].gauge() {
+        if let Some(gauge) = self.peers[index].gauge() {
             gauge.wake();
         }
         if class == Class::NONE {
@@ -411,16 +411,16 @@ impl Port {
 
     /// As [`Self::send`], for what is sent though nobody wants anything.
     fn put(&mut self, index: usize, frame: &[u8], turn: Turn, now: Instant) {
-        let lane = &mut self.lanes[index];
+        let peer = &mut self.peers[index];
         // A train's datagrams stay together: what passes them would be measured with them.
-        let first = turn == Turn::First && lane.train().is_none();
+        let first = turn == Turn::First && peer.train().is_none();
         let channel = self.guard.channel(index);
-        let Some(to) = lane.address else {
-            lane.counters.unsent.no_session += 1;
+        let Some(to) = peer.address else {
+            peer.counters.unsent.no_session += 1;
             return;
         };
-        if !(lane.outbox.has_room() || turn == Turn::First && lane.outbox.has_room_first()) {
-            lane.counters.unsent.no_room += 1;
+        if !(peer.outbox.has_room() || turn == Turn::First && peer.outbox.has_room_first()) {
+            peer.counters.unsent.no_room += 1;
             return;
         }
         let mut sealed = None;
@@ -429,30 +429,30 @@ impl Port {
             sealed = channel.seal(frame, out).map(|counter| (counter, out.len() - before));
         };
         let sent = match turn {
-            Turn::Own(class) => lane.outbox.push(&self.socket, to, class, seal),
-            Turn::First if first => lane.outbox.push_first(&self.socket, to, Class::NONE, seal),
-            Turn::First => lane.outbox.push(&self.socket, to, Class::NONE, seal),
+            Turn::Own(class) => peer.outbox.push(&self.socket, to, class, seal),
+            Turn::First if first => peer.outbox.push_first(&self.socket, to, Class::NONE, seal),
+            Turn::First => peer.outbox.push(&self.socket, to, Class::NONE, seal),
         };
         let Some((counter, length)) = sealed else {
-            lane.counters.unsent.no_session += 1;
-            lane.note(sent, 0, now, &mut self.complaints);
+            peer.counters.unsent.no_session += 1;
+            peer.note(sent, 0, now, &mut self.complaints);
             return;
         };
-        let alone = lane.train().is_some_and(|train| !train.burst.together);
-        lane.pace(counter, length + IP_UDP, now);
+        let alone = peer.train().is_some_and(|train| !train.burst.together);
+        peer.pace(counter, length + IP_UDP, now);
         if let Some(pacer) = &mut self.shared {
             pacer.send(length + IP_UDP, now);
         }
-        lane.note(sent, length, now, &mut self.complaints);
+        peer.note(sent, length, now, &mut self.complaints);
         if alone {
-            let sent = lane.outbox.flush(&self.socket, to);
-            lane.note(sent, 0, now, &mut self.complaints);
+            let sent = peer.outbox.flush(&self.socket, to);
+            peer.note(sent, 0, now, &mut self.complaints);
         }
     }
 
     /// Sends what is queued, and fills trains: nothing more is to go into them.
     pub(crate) fn flush(&mut self, now: Instant) {
-        for index in 0..self.lanes.len() {
+        for index in 0..self.peers.len() {
             self.end_train(index, now);
         }
         self.send_queued(now, |_| true);
@@ -460,49 +460,49 @@ impl Port {
 
     /// Sends what the kernel had no room for. Trains stay open for what comes next.
     pub(crate) fn resume(&mut self, now: Instant) {
-        self.send_queued(now, |lane| lane.blocked);
+        self.send_queued(now, |peer| peer.blocked);
     }
 
     /// All share the socket's room, so that each begins in its turn.
-    fn send_queued(&mut self, now: Instant, is_meant: impl Fn(&Lane) -> bool) {
-        let lanes = self.lanes.len();
-        self.first = (self.first + 1) % lanes.max(1);
-        for index in (0..lanes).map(|index| (index + self.first) % lanes) {
-            let lane = &mut self.lanes[index];
-            if let Some(to) = lane.address
-                && !lane.outbox.is_empty()
-                && is_meant(lane)
+    fn send_queued(&mut self, now: Instant, is_meant: impl Fn(&Peer) -> bool) {
+        let peers = self.peers.len();
+        self.first = (self.first + 1) % peers.max(1);
+        for index in (0..peers).map(|index| (index + self.first) % peers) {
+            let peer = &mut self.peers[index];
+            if let Some(to) = peer.address
+                && !peer.outbox.is_empty()
+                && is_meant(peer)
             {
-                lane.blocked = false;
-                let sent = lane.outbox.flush(&self.socket, to);
-                lane.note(sent, 0, now, &mut self.complaints);
+                peer.blocked = false;
+                let sent = peer.outbox.flush(&self.socket, to);
+                peer.note(sent, 0, now, &mut self.complaints);
             }
         }
     }
 
     /// When something is to be sent that nobody asked for.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        let greetings = self.lanes.iter().map(|lane| lane.next_greeting).min();
+        let greetings = self.peers.iter().map(|peer| peer.next_greeting).min();
         let openings = self.guard.poll_timeout().filter(|_| self.opens);
         let measuring =
-            self.lanes.iter().filter(|lane| lane.is_up()).filter_map(Lane::measuring_timeout).min();
+            self.peers.iter().filter(|peer| peer.is_up()).filter_map(Peer::measuring_timeout).min();
         greetings.into_iter().chain(openings).chain(measuring).min()
     }
 
     /// How the neighbours are.
     pub(crate) fn status(&mut self, now: Instant) -> Vec<LinkStatus> {
-        let Self { lanes, guard, .. } = self;
-        let status = |(index, lane): (usize, &Lane)| LinkStatus {
-            name: lane.name.clone(),
+        let Self { peers, guard, .. } = self;
+        let status = |(index, peer): (usize, &Peer)| LinkStatus {
+            name: peer.name.clone(),
             up: guard.channel(index).is_up(now),
-            address: lane.address,
-            rtt: lane.rtt,
-            rate: lane.rate(),
+            address: peer.address,
+            rtt: peer.rtt,
+            rate: peer.rate(),
             lag: None,
             wrong: 0,
-            counters: lane.counters,
+            counters: peer.counters,
         };
-        lanes.iter().enumerate().map(status).collect()
+        peers.iter().enumerate().map(status).collect()
     }
 }
 

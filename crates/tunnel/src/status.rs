@@ -9,7 +9,7 @@ use weftline_core::Instant;
 
 use crate::clock;
 use crate::kernel_drops::KernelDrops;
-use crate::lane::LinkStatus;
+use crate::peer::LinkStatus;
 use crate::port::Dropped;
 
 /// How often a node says how it is.

@@ -8,7 +8,7 @@ use weftline_lab::netns::Netns;
 
 use super::*;
 use crate::clock;
-use crate::lane::{Neighbour, Pace};
+use crate::peer::{Neighbour, Pace};
 use crate::poll::{Poller, Source, Stop};
 use crate::port::{About, Port};
 use crate::secure::{Link, Role};

@@ -1,4 +1,4 @@
-//! A neighbour as a socket knows it: where it is, what waits to go there, and how fast it may.
+//! What a socket keeps of each peer: its address, the datagrams that wait for it, and its pacing.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -122,8 +122,8 @@ pub(crate) struct Neighbour {
     pub(crate) pace: Pace,
 }
 
-/// A neighbour.
-pub(crate) struct Lane {
+/// The state of one peer.
+pub(crate) struct Peer {
     pub(crate) name: String,
     pub(crate) address: Option<SocketAddr>,
     pub(crate) outbox: Outbox,
@@ -179,7 +179,7 @@ impl Train {
     }
 }
 
-impl Lane {
+impl Peer {
     /// `run` is of the link's measurements, should there be any.
     pub(crate) fn new(neighbour: &Neighbour, run: u32) -> Self {
         let pacing = match neighbour.pace {
@@ -510,22 +510,22 @@ fn set_rate(slot: &mut Option<Pacer>, rate: Option<Bitrate>) {
 mod tests {
     use super::*;
 
-    fn lane() -> Lane {
+    fn peer() -> Peer {
         let key = crate::key::SecretKey::generate().unwrap().public();
         let pace = Pace::Interface;
-        Lane::new(&Neighbour { name: "ap".into(), key, address: None, pace }, 0)
+        Peer::new(&Neighbour { name: "ap".into(), key, address: None, pace }, 0)
     }
 
     #[test]
     fn two_at_two_addresses_take_turns_and_one_that_moves_does_not() {
         let mut complaints = Complaints::default();
         let mut flaps = |ports: &[u16]| {
-            let mut lane = lane();
+            let mut peer = peer();
             for (ms, port) in (1000..).step_by(100).zip(ports) {
                 let from = SocketAddr::from(([127, 0, 0, 1], *port));
-                lane.begin(from, Instant::from_millis(ms), &mut complaints);
+                peer.begin(from, Instant::from_millis(ms), &mut complaints);
             }
-            lane.flaps.0
+            peer.flaps.0
         };
         assert_eq!(flaps(&[1, 2, 3, 4, 5, 5, 6, 7]), 0);
         assert!(flaps(&[1, 2, 1, 2, 1]) >= FLAPS);
@@ -540,7 +540,7 @@ mod tests {
         mut data: impl FnMut(u64) -> bool,
         mut greeted: impl FnMut(u64, bool) -> bool,
     ) -> Vec<u64> {
-        let (mut ap, mut device, mut complaints) = (lane(), lane(), Complaints::default());
+        let (mut ap, mut device, mut complaints) = (peer(), peer(), Complaints::default());
         let from = SocketAddr::from(([127, 0, 0, 1], 1));
         let at = |ms: u64| Instant::from_millis(10_000 + ms);
         for end in [&mut ap, &mut device] {
@@ -601,11 +601,11 @@ mod tests {
         let back = away(|_| 0, |ms| ms > 9000, |ms, up| up || ms > 9000);
         assert_eq!(back.last(), Some(&9099), "a greeting after it hears again");
         // Keys that are made anew change nothing.
-        let (mut ap, mut complaints) = (lane(), Complaints::default());
+        let (mut ap, mut complaints) = (peer(), Complaints::default());
         let (from, now) = (SocketAddr::from(([127, 0, 0, 1], 1)), Instant::from_millis(5000));
         ap.begin(from, now, &mut complaints);
         ap.greeted(
-            Greeting { quiet_us: 400_000, ..lane().greeting(None, now) },
+            Greeting { quiet_us: 400_000, ..peer().greeting(None, now) },
             now,
             &mut complaints,
         );
@@ -615,13 +615,13 @@ mod tests {
 
     #[test]
     fn what_a_neighbour_no_longer_says_is_forgotten() {
-        let mut lane = lane();
+        let mut peer = peer();
         let after = |ms: u64| Instant::from_millis(1000 + ms);
-        lane.told(Bitrate::mbps(5), after(0));
-        lane.told(Bitrate::mbps(6), after(2000));
-        lane.forget_told(after(5000));
-        assert_eq!(lane.rate(), Some(Bitrate::mbps(6)));
-        lane.forget_told(after(5001));
-        assert_eq!(lane.rate(), None, "started again with --rate auto");
+        peer.told(Bitrate::mbps(5), after(0));
+        peer.told(Bitrate::mbps(6), after(2000));
+        peer.forget_told(after(5000));
+        assert_eq!(peer.rate(), Some(Bitrate::mbps(6)));
+        peer.forget_told(after(5001));
+        assert_eq!(peer.rate(), None, "started again with --rate auto");
     }
 }
