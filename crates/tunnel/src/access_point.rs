@@ -9,13 +9,13 @@ use weftline_core::{Bitrate, Instant};
 use crate::TunnelError;
 use crate::ap_end::{ApEnd, Told};
 use crate::clock;
+use crate::endpoint::{About, Endpoint};
 use crate::frame;
 use crate::kernel_drops::KernelDrops;
 use crate::key::{PublicKey, SecretKey, check_distinct};
 use crate::members::check_devices;
 use crate::peer::{LinkStatus, Neighbour, Pace};
 use crate::poll::{Poller, Stop};
-use crate::port::{About, Port};
 use crate::run::draw_run;
 use crate::secure::{Link, Local, Role};
 use crate::status::{DeviceStatus, Publish, Status};
@@ -57,8 +57,8 @@ pub struct AccessPointConfig {
 
 /// An access point that is ready to run.
 pub struct AccessPoint {
-    up: Port,
-    down: Port,
+    up: Endpoint,
+    down: Endpoint,
     end: ApEnd,
     names: Vec<String>,
     /// What the gateway knows of the rate that the devices share.
@@ -99,7 +99,7 @@ impl AccessPoint {
             pace: Pace::Interface,
         };
         let (to, via) = (config.gateway, config.gateway_via);
-        let up = Port::towards(to, via, local.clone(), Link::Backhaul, gateway)?;
+        let up = Endpoint::towards(to, via, local.clone(), Link::Backhaul, gateway)?;
         let (each, shared) = match config.pace {
             Pace::Fixed(rate) => (Pace::Interface, Some(rate)),
             each => (each, None),
@@ -112,7 +112,7 @@ impl AccessPoint {
         };
         let neighbours: Vec<_> = devices.iter().map(neighbour).collect();
         let socket = Socket::listen(config.listen)?;
-        let mut down = Port::new(socket, local, Link::Access, Role::Answerer, &neighbours)?;
+        let mut down = Endpoint::new(socket, local, Link::Access, Role::Answerer, &neighbours)?;
         match shared {
             Some(rate) => down.share(rate),
             None if each == Pace::Interface => down.limit_queue(),
@@ -172,11 +172,11 @@ impl AccessPoint {
             let due = self.transmit();
             self.up.flush(now);
             self.down.flush(now);
-            let ports = [&self.up, &self.down].into_iter().zip(sources);
-            for ((port, source), blocked) in ports.zip(&mut blocked) {
-                if port.is_blocked() != *blocked {
+            let endpoints = [&self.up, &self.down].into_iter().zip(sources);
+            for ((endpoint, source), blocked) in endpoints.zip(&mut blocked) {
+                if endpoint.is_blocked() != *blocked {
                     *blocked = !*blocked;
-                    poller.watch(source, port.fd(), true, *blocked);
+                    poller.watch(source, endpoint.fd(), true, *blocked);
                 }
             }
             publish.update(now, || self.status(now));
@@ -239,7 +239,7 @@ impl AccessPoint {
         let Self { down, end, packet, .. } = self;
         // What is held for a device that is not near grows too old here rather than on a dead radio.
         let takes =
-            |down: &mut Port, device| down.is_near(device, now) && down.has_room(device, now);
+            |down: &mut Endpoint, device| down.is_near(device, now) && down.has_room(device, now);
         loop {
             packet.clear();
             let sent = end.poll_transmit(now, |device| takes(down, device), packet);

@@ -7,10 +7,10 @@ use weftline_coding::node::{self, MEASURE_EVERY, admissible, counters};
 use weftline_core::{Bitrate, ByteCount, Instant};
 
 use crate::class::{self, Class, Classes};
+use crate::endpoint::{Around, Use};
 use crate::fifo::Fifo;
 use crate::frame::{self, CODED_HEADER, Coding, DeviceTag, Frame, NO_LIMIT, RunList, Settings};
 use crate::key::PublicKey;
-use crate::port::{Around, Use};
 use crate::runs::Runs;
 use crate::status::{self, Counter, Past};
 use crate::turns::Turns;

@@ -13,13 +13,13 @@ use crate::TunnelError;
 use crate::class::Class;
 use crate::clock;
 use crate::device_end::DeviceEnd;
+use crate::endpoint::{About, Dropped, Endpoint};
 use crate::gateway::MAX_LINKS;
 use crate::kernel_drops::KernelDrops;
 use crate::key::{PublicKey, SecretKey, check_distinct};
 use crate::packet;
 use crate::peer::{Neighbour, Pace};
 use crate::poll::{Poller, Stop};
-use crate::port::{About, Dropped, Port};
 use crate::run::draw_run;
 use crate::secure::{Link, Local};
 use crate::settings::IPV6_MTU;
@@ -75,7 +75,7 @@ pub struct DeviceConfig {
 /// A device that is ready to run.
 pub struct Device {
     /// The links to the access points.
-    paths: Vec<Port>,
+    paths: Vec<Endpoint>,
     tun: Tun,
     end: DeviceEnd,
     uplink: Uplink,
@@ -128,10 +128,11 @@ impl Device {
                 pace: Pace::Interface,
             };
             let (via, local) = (peer.via.clone(), local.clone());
-            let mut port = Port::towards(peer.address, via, local, Link::Access, neighbour)?;
+            let mut endpoint =
+                Endpoint::towards(peer.address, via, local, Link::Access, neighbour)?;
             // What is said of the other direction waits behind what the kernel has.
-            port.limit_queue();
-            paths.push(port);
+            endpoint.limit_queue();
+            paths.push(endpoint);
         }
         // The least that IPv6 needs, until the gateway says what fits.
         let tun = Tun::create(&config.tun, IPV6_MTU)?;
@@ -160,7 +161,7 @@ impl Device {
     /// # Errors
     /// If the system has no descriptor left.
     pub fn run(mut self, stop: &Stop, publish: &Publish) -> Result<(), TunnelError> {
-        let sockets: Vec<_> = self.paths.iter().map(Port::fd).collect();
+        let sockets: Vec<_> = self.paths.iter().map(Endpoint::fd).collect();
         publish.watch(KernelDrops::new(&sockets, Some(self.tun.name())));
         let mut poller = Poller::new(stop)?;
         let tun = poller.add(self.tun.as_fd())?;
@@ -195,7 +196,7 @@ impl Device {
                 }
             }
             if is_new {
-                publish.follow(&self.paths.iter().map(Port::fd).collect::<Vec<_>>());
+                publish.follow(&self.paths.iter().map(Endpoint::fd).collect::<Vec<_>>());
             }
             if self.wants_packets() != reads {
                 reads = !reads;
@@ -280,7 +281,7 @@ impl Device {
     /// and dropped: they would be stale when there is one.
     fn wants_packets(&self) -> bool {
         match (self.uplink, self.best) {
-            (Uplink::Both, _) => !self.paths.iter().all(Port::is_blocked),
+            (Uplink::Both, _) => !self.paths.iter().all(Endpoint::is_blocked),
             (Uplink::Lowest, Some(best)) => !self.paths[best].is_blocked(),
             (Uplink::Lowest, None) => true,
         }
@@ -334,7 +335,7 @@ impl Device {
         let end = self.end.poll_timeout();
         // Greetings wake it, too, ten times a second.
         let end = end.filter(|_| self.paths.iter_mut().any(|path| path.is_up(0, now)));
-        let paths = self.paths.iter().filter_map(Port::poll_timeout);
+        let paths = self.paths.iter().filter_map(Endpoint::poll_timeout);
         paths.chain(end).min().unwrap_or(Instant::FAR)
     }
 

@@ -11,10 +11,10 @@ use weftline_core::Instant;
 
 use crate::class::{self, At, Class, Classes};
 use crate::end::{Came, End, Said, Tagger};
+use crate::endpoint::Use;
 use crate::frame::{self, Coding, Frame, Losses, Settings, Terms};
 use crate::key::PublicKey;
 use crate::order::Order;
-use crate::port::Use;
 use crate::runs::Runs;
 use crate::secure::{Local, Nonce, Role};
 use crate::settings::PATIENCE;

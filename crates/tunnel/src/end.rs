@@ -11,9 +11,9 @@ use weftline_core::Instant;
 use crate::TunnelError;
 use crate::class::{self, Class, Classes};
 use crate::complaint::Complaints;
+use crate::endpoint::Dropped;
 use crate::frame::{self, Frame};
 use crate::key::PublicKey;
-use crate::port::Dropped;
 use crate::secure::{Guard, Link, Local, Nonce, Refused, Role, Taken, is_mac};
 
 /// The longest datagram that is taken.

@@ -10,13 +10,13 @@ use weftline_core::Instant;
 
 use crate::TunnelError;
 use crate::clock;
+use crate::endpoint::{About, Endpoint};
 use crate::frame::Frame;
 use crate::kernel_drops::KernelDrops;
 use crate::key::{PublicKey, SecretKey, check_distinct};
 use crate::members::{GatewayDevice, Members};
 use crate::peer::{Neighbour, Pace};
 use crate::poll::{Poller, Stop};
-use crate::port::{About, Port};
 use crate::secure::{Link, Local, Role};
 use crate::settings::Sending;
 use crate::status::{Counter, Publish, Status};
@@ -60,7 +60,7 @@ pub struct GatewayConfig {
 
 /// A gateway that is ready to run.
 pub struct Gateway {
-    port: Port,
+    endpoint: Endpoint,
     tun: Tun,
     members: Members,
     /// The link that is asked first.
@@ -92,9 +92,9 @@ impl Gateway {
         let (devices, now) = (&config.devices, clock::now());
         let members = Members::new(&local, devices, config.sending, ipv6, links.len(), now)?;
         let socket = Socket::listen(config.listen)?;
-        let port = Port::new(socket, local, Link::Backhaul, Role::Answerer, &neighbours)?;
+        let endpoint = Endpoint::new(socket, local, Link::Backhaul, Role::Answerer, &neighbours)?;
         let tun = Tun::create(&config.tun, members.mtu())?;
-        Ok(Self { port, tun, members, turn: 0, links, packet: Vec::new() })
+        Ok(Self { endpoint, tun, members, turn: 0, links, packet: Vec::new() })
     }
 
     /// Where access points reach it.
@@ -102,7 +102,7 @@ impl Gateway {
     /// # Errors
     /// If the system does not say.
     pub fn local_address(&self) -> Result<SocketAddr, TunnelError> {
-        self.port.local_address()
+        self.endpoint.local_address()
     }
 
     /// The TUN device's name and the longest packet it takes.
@@ -115,9 +115,9 @@ impl Gateway {
     /// # Errors
     /// If the system has no descriptor left.
     pub fn run(mut self, stop: &Stop, publish: &Publish) -> Result<(), TunnelError> {
-        publish.watch(KernelDrops::new(&[self.port.fd()], Some(self.tun.name())));
+        publish.watch(KernelDrops::new(&[self.endpoint.fd()], Some(self.tun.name())));
         let mut poller = Poller::new(stop)?;
-        let (port, tun) = (poller.add(self.port.fd())?, poller.add(self.tun.as_fd())?);
+        let (endpoint, tun) = (poller.add(self.endpoint.fd())?, poller.add(self.tun.as_fd())?);
         let mut inbox = Inbox::new();
         let mut blocked = false;
         while !stop.is_wanted() {
@@ -125,7 +125,7 @@ impl Gateway {
             // Also while no link has room: what is too old is given away in its time.
             self.members.handle_timeout(now);
             let mut is_dry = true;
-            if poller.is_ready(port) {
+            if poller.is_ready(endpoint) {
                 is_dry &= self.receive(&mut inbox, now);
             }
             self.members.check()?;
@@ -133,27 +133,27 @@ impl Gateway {
                 is_dry &= self.read_tun(now);
             }
             self.tun.check()?;
-            let Self { port: backhaul, members, .. } = &mut self;
+            let Self { endpoint: backhaul, members, .. } = &mut self;
             if members.list_runs() {
                 backhaul.greet_soon();
             }
             let about = About { settings: members.settings(), runs: members.runs() };
             backhaul.tend(now, &about);
             for link in 0..self.links.len() {
-                if !self.port.is_up(link, now) {
+                if !self.endpoint.is_up(link, now) {
                     self.members.lost(link);
                 }
-                self.members.set_rate(link, self.port.rate(link));
+                self.members.set_rate(link, self.endpoint.rate(link));
             }
             let Self { members, tun, .. } = &mut self;
             members.deliver(now, |packet| tun.write(packet));
             self.tun.flush();
-            self.port.resume(now);
+            self.endpoint.resume(now);
             let due = self.transmit();
-            self.port.flush(now);
-            if self.port.is_blocked() != blocked {
+            self.endpoint.flush(now);
+            if self.endpoint.is_blocked() != blocked {
                 blocked = !blocked;
-                poller.watch(port, self.port.fd(), true, blocked);
+                poller.watch(endpoint, self.endpoint.fd(), true, blocked);
             }
             publish.update(now, || self.status(now));
             poller.gather_for(self.members.settings().map(|settings| settings.interval));
@@ -164,13 +164,13 @@ impl Gateway {
 
     /// Whether all that was there has been read; so [`read_tun`](Self::read_tun).
     fn receive(&mut self, inbox: &mut Inbox, now: Instant) -> bool {
-        let Self { port, members, packet, .. } = self;
+        let Self { endpoint, members, packet, .. } = self;
         let take = |link, frame: Frame<'_>, around| members.receive(link, frame, around, now);
-        let is_dry = port.receive(inbox, now, take);
+        let is_dry = endpoint.receive(inbox, now, take);
         loop {
             packet.clear();
             let Some(link) = members.poll_reply(packet) else { break };
-            port.send(link, packet, now);
+            endpoint.send(link, packet, now);
         }
         is_dry
     }
@@ -188,7 +188,7 @@ impl Gateway {
         while idle < self.links.len() {
             let link = self.turn;
             self.turn = (self.turn + 1) % self.links.len();
-            if !self.port.has_room(link, now) {
+            if !self.endpoint.has_room(link, now) {
                 without_room = true;
                 idle += 1;
                 continue;
@@ -196,7 +196,7 @@ impl Gateway {
             self.packet.clear();
             let class = self.members.poll_transmit(link, now, &mut self.packet);
             if let Some(class) = class {
-                self.port.send_classed(link, &self.packet, class, now);
+                self.endpoint.send_classed(link, &self.packet, class, now);
                 idle = 0;
             } else {
                 idle += 1;
@@ -207,8 +207,8 @@ impl Gateway {
 
     fn due(&self, now: Instant, without_room: bool) -> Instant {
         let (end, waits) = self.members.poll_timeout(now);
-        let room = self.port.next_room(now).filter(|_| waits && without_room);
-        let all = [end, room, self.port.poll_timeout()];
+        let room = self.endpoint.next_room(now).filter(|_| waits && without_room);
+        let all = [end, room, self.endpoint.poll_timeout()];
         all.into_iter().flatten().min().unwrap_or(Instant::FAR)
     }
 
@@ -218,7 +218,7 @@ impl Gateway {
             Counter::of(counters::TUN_REFUSED, self.tun.refused),
             Counter::of(counters::TUN_UNREAD, self.tun.unread),
         ]);
-        let mut links = self.port.status(now);
+        let mut links = self.endpoint.status(now);
         for (index, link) in links.iter_mut().enumerate() {
             link.rate = link.rate.or_else(|| self.members.rate(index));
         }
@@ -227,7 +227,7 @@ impl Gateway {
             at: now,
             role: "gateway",
             links,
-            dropped: self.port.dropped.plus(self.members.dropped()),
+            dropped: self.endpoint.dropped.plus(self.members.dropped()),
             counters,
             waiting: devices.iter().map(|device| device.waiting).sum(),
             devices,

@@ -10,12 +10,12 @@ use weftline_core::{Bitrate, Instant};
 
 use crate::TunnelError;
 use crate::class::Class;
+use crate::endpoint::{Around, Use};
 use crate::frame::{self, DeviceTag, Frame, MAX_DEVICES, NO_LIMIT, Settings};
 use crate::gateway_end::GatewayEnd;
 use crate::key::PublicKey;
 use crate::packet;
 use crate::peer::{IP_UDP, TOLD_FOR, pacer};
-use crate::port::{Around, Use};
 use crate::secure::Local;
 use crate::settings::Sending;
 use crate::status::{self, Counter, DeviceStatus};
@@ -327,9 +327,9 @@ impl Members {
     }
 
     /// What the sessions with the devices have dropped.
-    pub(crate) fn dropped(&self) -> crate::port::Dropped {
+    pub(crate) fn dropped(&self) -> crate::endpoint::Dropped {
         let each = self.members.iter().map(|member| member.end.end.dropped);
-        each.fold(crate::port::Dropped::default(), crate::port::Dropped::plus)
+        each.fold(crate::endpoint::Dropped::default(), crate::endpoint::Dropped::plus)
     }
 
     /// What was counted of all devices together.

@@ -8,9 +8,9 @@ use weftline_coding::node::counters::{self, Meaning};
 use weftline_core::Instant;
 
 use crate::clock;
+use crate::endpoint::Dropped;
 use crate::kernel_drops::KernelDrops;
 use crate::peer::LinkStatus;
-use crate::port::Dropped;
 
 /// How often a node says how it is.
 const UPDATE: Duration = Duration::from_millis(200);

@@ -14,10 +14,10 @@ use weftline_core::Instant;
 
 use crate::class::Class;
 use crate::device_end::DeviceEnd;
+use crate::endpoint::Use;
 use crate::frame::{self, CODED_HEADER, Coding, DeviceTag, Frame, Greeting, RunList};
 use crate::gateway_end::GatewayEnd;
 use crate::key::SecretKey;
-use crate::port::Use;
 use crate::secure::Local;
 use crate::settings::{Scheme, Sending};
 use crate::status::Counter;

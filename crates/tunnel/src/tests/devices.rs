@@ -12,9 +12,9 @@ use super::{local, secret};
 use crate::ap_end::ApEnd;
 use crate::class::Class;
 use crate::device_end::DeviceEnd;
+use crate::endpoint::{Around, Use};
 use crate::frame::{self, Frame, Greeting, RunList};
 use crate::members::{GatewayDevice, Members};
-use crate::port::{Around, Use};
 use crate::settings::Sending;
 
 const APS: usize = 3;

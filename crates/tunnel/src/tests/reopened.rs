@@ -8,9 +8,9 @@ use weftline_lab::netns::Netns;
 
 use super::*;
 use crate::clock;
+use crate::endpoint::{About, Endpoint};
 use crate::peer::{Neighbour, Pace};
 use crate::poll::{Poller, Source, Stop};
-use crate::port::{About, Port};
 use crate::secure::{Link, Role};
 use crate::udp::{Inbox, Socket, Via};
 
@@ -68,8 +68,8 @@ fn ip(ns: &Netns, lines: &[&str]) {
 
 /// Both ends of the link, of which one waits as a node does.
 struct Ends {
-    opener: Port,
-    answerer: Port,
+    opener: Endpoint,
+    answerer: Endpoint,
     poller: Poller,
     source: Source,
     inbox: Inbox,
@@ -87,9 +87,10 @@ impl Ends {
         let to: SocketAddr = THERE.parse().unwrap();
         let (socket, peer) = (there.run(|| Ok(Socket::listen(to))), neighbour(2, None));
         let socket = socket.unwrap().unwrap();
-        let answerer = Port::new(socket, local(1), Link::Access, Role::Answerer, &[peer]).unwrap();
+        let answerer =
+            Endpoint::new(socket, local(1), Link::Access, Role::Answerer, &[peer]).unwrap();
         let (via, peer) = (Some(Via::Interface("w0".to_owned())), neighbour(1, Some(to)));
-        let opener = Port::towards(to, via, local(2), Link::Access, peer).unwrap();
+        let opener = Endpoint::towards(to, via, local(2), Link::Access, peer).unwrap();
         let mut poller = Poller::new(&Stop::new().unwrap()).unwrap();
         let source = poller.add(opener.fd()).unwrap();
         let now = Instant::from_millis(1_000_000);
@@ -106,9 +107,9 @@ impl Ends {
                 opener.receive(inbox, *now, |_, _, _| Use::Taken);
             }
             answerer.receive(inbox, *now, |_, _, _| Use::Taken);
-            for port in [&mut *opener, &mut *answerer] {
-                port.tend(*now, &About::default());
-                port.flush(*now);
+            for endpoint in [&mut *opener, &mut *answerer] {
+                endpoint.tend(*now, &About::default());
+                endpoint.flush(*now);
             }
             if opener.reopen(*now) {
                 poller.replace(*source, opener.fd()).unwrap();

@@ -66,7 +66,7 @@ struct Way {
 }
 
 /// The socket.
-pub(crate) struct Port {
+pub(crate) struct Endpoint {
     socket: Socket,
     /// What it is bound to, if it is: an interface that is made anew under its name is another one.
     way: Option<Way>,
@@ -87,7 +87,7 @@ pub(crate) struct Port {
     pub(crate) dropped: Dropped,
 }
 
-impl Port {
+impl Endpoint {
     pub(crate) fn new(
         socket: Socket,
         local: Local,
@@ -124,10 +124,10 @@ impl Port {
         neighbour: Neighbour,
     ) -> Result<Self, TunnelError> {
         let socket = Socket::towards(peer, via.as_ref())?;
-        let port = Self::new(socket, local, link, Role::Opener, &[neighbour])?;
+        let endpoint = Self::new(socket, local, link, Role::Opener, &[neighbour])?;
         let next = Instant::ZERO;
         let way = via.map(|via| Way { peer, via, small: false, refused: false, next });
-        Ok(Self { way, ..port })
+        Ok(Self { way, ..endpoint })
     }
 
     /// Opens the socket anew, once in a while, if the neighbour is not heard and the kernel refuses what
