@@ -14,14 +14,14 @@ use crate::complaint::Complaints;
 use crate::endpoint::Dropped;
 use crate::frame::{self, Frame};
 use crate::key::PublicKey;
-use crate::secure::{Guard, Link, Local, Nonce, Refused, Role, Taken, is_mac};
+use crate::secure::{HandshakeTable, Link, Local, Nonce, Refused, Role, Taken, is_mac};
 
 /// The longest datagram that is taken.
 const DATAGRAM_BYTES: usize = 65_536;
 
 /// One end of the way through the access points.
 pub(crate) struct End {
-    guard: Guard,
+    handshakes: HandshakeTable,
     frame: Vec<u8>,
     packet_overhead: usize,
     /// The classes of packets that were sealed for their places.
@@ -55,7 +55,7 @@ impl End {
     pub(crate) fn new(local: Local, role: Role, peer: PublicKey) -> Self {
         Self {
             packet_overhead: local.packet_overhead(),
-            guard: Guard::new(local, Link::EndToEnd, role, &[peer]),
+            handshakes: HandshakeTable::new(local, Link::EndToEnd, role, &[peer]),
             frame: vec![0; DATAGRAM_BYTES],
             classes: Classes::default(),
             complaints: Complaints::default(),
@@ -67,7 +67,7 @@ impl End {
     /// frame for the access point.
     pub(crate) fn take(&mut self, datagram: &[u8], now: Instant, answer: &mut Vec<u8>) -> Came<'_> {
         frame::begin_relay(answer);
-        let opened = match self.guard.take(datagram, now, &mut self.frame, answer) {
+        let opened = match self.handshakes.take(datagram, now, &mut self.frame, answer) {
             Ok(Taken::Answer) => return Came::Answer,
             Ok(Taken::Begun(_)) => return Came::Begun,
             Ok(Taken::Frame(_, opened)) => opened,
@@ -80,7 +80,7 @@ impl End {
             }
         };
         let current = opened.current;
-        let fresh = current && !self.guard.channel(0).has_packets();
+        let fresh = current && !self.handshakes.channel(0).has_packets();
         match Frame::decode(&self.frame[..opened.length]) {
             Some(frame) => Came::Said(Said { frame, current, fresh }),
             None => {
@@ -93,18 +93,18 @@ impl End {
     /// Makes a frame for an access point of one for the other end; whether there is a session.
     pub(crate) fn say(&mut self, frame: &[u8], out: &mut Vec<u8>) -> bool {
         frame::begin_relay(out);
-        self.guard.channel(0).seal(frame, out).is_some()
+        self.handshakes.channel(0).seal(frame, out).is_some()
     }
 
     /// Whether there is a session.
     pub(crate) fn is_open(&mut self) -> bool {
-        self.guard.channel(0).is_open()
+        self.handshakes.channel(0).is_open()
     }
 
     /// Appends a packet's ciphertext to `out`; whether there is a session. A number, or a place, is
     /// given once.
     pub(crate) fn seal_packet(&mut self, nonce: Nonce, packet: &[u8], out: &mut Vec<u8>) -> bool {
-        self.guard.channel(0).seal_packet(nonce, packet, out)
+        self.handshakes.channel(0).seal_packet(nonce, packet, out)
     }
 
     /// The packet in a sealed one, if it is of this place.
@@ -113,32 +113,32 @@ impl End {
         nonce: Nonce,
         sealed: &[u8],
     ) -> Result<&mut [u8], Refused> {
-        let length = self.guard.channel(0).open_packet(nonce, sealed, &mut self.frame)?;
+        let length = self.handshakes.channel(0).open_packet(nonce, sealed, &mut self.frame)?;
         Ok(&mut self.frame[..length])
     }
 
     /// Puts the packet in a sealed one into `out`; whether it is of this place.
     pub(crate) fn open_packet_into(&mut self, at: Place, sealed: &[u8], out: &mut Vec<u8>) -> bool {
         out.resize(sealed.len(), 0);
-        let opened = self.guard.channel(0).open_packet(Nonce::of_place(at), sealed, out);
+        let opened = self.handshakes.channel(0).open_packet(Nonce::of_place(at), sealed, out);
         out.truncate(opened.unwrap_or_default());
         opened.is_ok()
     }
 
     /// What was sealed in the session before is no longer taken.
     pub(crate) fn forget_previous(&mut self) {
-        self.guard.channel(0).forget_previous();
+        self.handshakes.channel(0).forget_previous();
     }
 
     /// Appends the opening that is to be sent now to `out`, as a frame for an access point.
     pub(crate) fn poll_opening(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
         frame::begin_relay(out);
-        self.guard.poll_opening(0, now, out)
+        self.handshakes.poll_opening(0, now, out)
     }
 
     /// When an opening is due.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        self.guard.poll_timeout()
+        self.handshakes.poll_timeout()
     }
 }
 

@@ -17,7 +17,7 @@ use crate::outbox::Outbox;
 use crate::peer::{self, IP_UDP, LinkStatus, Neighbour, Peer, Train};
 use crate::probe::Translator;
 use crate::run::draw_run;
-use crate::secure::{Guard, Link, Local, Refused, Role, Taken};
+use crate::secure::{HandshakeTable, Link, Local, Refused, Role, Taken};
 use crate::udp::{Inbox, Socket, Via};
 
 /// The longest datagram that is taken.
@@ -70,7 +70,7 @@ pub(crate) struct Endpoint {
     socket: Socket,
     /// What it is bound to, if it is: an interface that is made anew under its name is another one.
     way: Option<Way>,
-    guard: Guard,
+    handshakes: HandshakeTable,
     peers: Vec<Peer>,
     /// The pacer of all peers together, where they share a link.
     shared: Option<Pacer>,
@@ -101,7 +101,7 @@ impl Endpoint {
         Ok(Self {
             socket,
             way: None,
-            guard: Guard::new(local, link, role, &keys),
+            handshakes: HandshakeTable::new(local, link, role, &keys),
             peers,
             shared: None,
             opens: role == Role::Opener,
@@ -194,12 +194,13 @@ impl Endpoint {
         mut each: impl FnMut(usize, Frame<'_>, Around) -> Use,
     ) -> bool {
         for _ in 0..ROUNDS {
-            let Self { socket, guard, peers, frame, scratch, complaints, clock, dropped, .. } =
-                self;
+            let Self {
+                socket, handshakes, peers, frame, scratch, complaints, clock, dropped, ..
+            } = self;
             let mut answers = Vec::new();
             let more = inbox.read(socket, |from, datagram, stamp, ecn| {
                 scratch.clear();
-                match guard.take(datagram, now, frame, scratch) {
+                match handshakes.take(datagram, now, frame, scratch) {
                     Ok(Taken::Frame(index, opened)) => {
                         let peer = &mut peers[index];
                         if opened.begun {
@@ -267,12 +268,12 @@ impl Endpoint {
     pub(crate) fn tend(&mut self, now: Instant, about: &About<'_>) {
         for index in 0..self.peers.len() {
             let peer = &mut self.peers[index];
-            let is_up = self.guard.channel(index).is_up(now);
+            let is_up = self.handshakes.channel(index).is_up(now);
             peer.forget_told(now);
             peer.tell_change(is_up, now, self.opens, &mut self.complaints);
             self.scratch.clear();
             if let Some(to) = peer.address
-                && self.guard.poll_opening(index, now, &mut self.scratch)
+                && self.handshakes.poll_opening(index, now, &mut self.scratch)
             {
                 let mut single = Outbox::default();
                 let scratch = &self.scratch;
@@ -346,7 +347,7 @@ impl Endpoint {
         frame.clear();
         greeting.encode(&mut frame);
         frame.extend_from_slice(about.runs);
-        if self.guard.channel(index).sent() > 0 || self.guard.channel(index).is_up(now) {
+        if self.handshakes.channel(index).sent() > 0 || self.handshakes.channel(index).is_up(now) {
             self.put(index, &frame, Turn::First, now);
         }
         self.scratch = frame;
@@ -359,7 +360,7 @@ impl Endpoint {
 
     /// Whether a neighbour was heard lately.
     pub(crate) fn is_up(&mut self, index: usize, now: Instant) -> bool {
-        self.guard.channel(index).is_up(now)
+        self.handshakes.channel(index).is_up(now)
     }
 
     /// Whether a neighbour is still there: three greetings in a row are not missing, of either.
@@ -371,7 +372,7 @@ impl Endpoint {
     pub(crate) fn has_room(&mut self, index: usize, now: Instant) -> bool {
         self.shared.as_ref().is_none_or(|pacer| pacer.has_room(now))
             && self.peers[index].has_room(now)
-            && self.guard.channel(index).is_up(now)
+            && self.handshakes.channel(index).is_up(now)
     }
 
     /// When a neighbour that is paced may have room again.
@@ -414,7 +415,7 @@ impl Endpoint {
         let peer = &mut self.peers[index];
         // A train's datagrams stay together: what passes them would be measured with them.
         let first = turn == Turn::First && peer.train().is_none();
-        let channel = self.guard.channel(index);
+        let channel = self.handshakes.channel(index);
         let Some(to) = peer.address else {
             peer.counters.unsent.no_session += 1;
             return;
@@ -483,7 +484,7 @@ impl Endpoint {
     /// When something is to be sent that nobody asked for.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let greetings = self.peers.iter().map(|peer| peer.next_greeting).min();
-        let openings = self.guard.poll_timeout().filter(|_| self.opens);
+        let openings = self.handshakes.poll_timeout().filter(|_| self.opens);
         let measuring =
             self.peers.iter().filter(|peer| peer.is_up()).filter_map(Peer::measuring_timeout).min();
         greetings.into_iter().chain(openings).chain(measuring).min()
@@ -491,10 +492,10 @@ impl Endpoint {
 
     /// How the neighbours are.
     pub(crate) fn status(&mut self, now: Instant) -> Vec<LinkStatus> {
-        let Self { peers, guard, .. } = self;
+        let Self { peers, handshakes, .. } = self;
         let status = |(index, peer): (usize, &Peer)| LinkStatus {
             name: peer.name.clone(),
-            up: guard.channel(index).is_up(now),
+            up: handshakes.channel(index).is_up(now),
             address: peer.address,
             rtt: peer.rtt,
             rate: peer.rate(),

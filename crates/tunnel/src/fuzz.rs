@@ -12,7 +12,7 @@ use crate::order::Order;
 use crate::packet;
 use crate::probe::Stamp;
 use crate::runs::Runs;
-use crate::secure::{Guard, Link, Local, MAC, Role, seal_mac};
+use crate::secure::{HandshakeTable, Link, Local, MAC, Role, seal_mac};
 
 /// Datagrams, each after its length (2 bytes) and the time since the one before; in the second byte
 /// of the length, bit 7 sets the MAC right, so that handshakes are read to their end. Nothing is
@@ -23,11 +23,11 @@ use crate::secure::{Guard, Link, Local, MAC, Role, seal_mac};
 /// If one of these does not hold.
 pub fn datagrams(bytes: &[u8]) {
     let secrets = [1, 2].map(|byte| SecretKey::from_bytes([byte; KEY_BYTES]));
-    let guard = |own: usize, role| {
+    let table = |own: usize, role| {
         let local = Local::new(secrets[own].clone(), false);
-        Guard::new(local, Link::Access, role, &[secrets[1 - own].public()])
+        HandshakeTable::new(local, Link::Access, role, &[secrets[1 - own].public()])
     };
-    let mut guards = [guard(0, Role::Opener), guard(1, Role::Answerer)];
+    let mut tables = [table(0, Role::Opener), table(1, Role::Answerer)];
     let (mut frame, mut out) = (vec![0; 65_536], Vec::new());
     let (mut rest, mut now) = (bytes, Instant::from_millis(1_000_000));
     while let [flags, length, pause, after @ ..] = rest {
@@ -35,7 +35,7 @@ pub fn datagrams(bytes: &[u8]) {
         let (datagram, after) = after.split_at(after.len().min(length));
         rest = after;
         now += Duration::from_millis(u64::from(*pause) * 4);
-        for (guard, secret) in guards.iter_mut().zip(&secrets) {
+        for (table, secret) in tables.iter_mut().zip(&secrets) {
             let mut datagram = datagram.to_vec();
             if *flags & 0x80 != 0 && datagram.len() > 2 * MAC {
                 // An opening has its proof after the MAC.
@@ -46,12 +46,12 @@ pub fn datagrams(bytes: &[u8]) {
                 datagram.extend_from_slice(&proof);
             }
             out.clear();
-            let taken = guard.take(&datagram, now, &mut frame, &mut out);
+            let taken = table.take(&datagram, now, &mut frame, &mut out);
             assert!(taken.is_err(), "nobody made it: {taken:?}");
             assert!(out.is_empty(), "and it is not answered");
             out.clear();
-            guard.poll_opening(0, now, &mut out);
-            let _ = guard.poll_timeout();
+            table.poll_opening(0, now, &mut out);
+            let _ = table.poll_timeout();
         }
     }
 }

@@ -8,7 +8,7 @@
 
 mod channel;
 mod datagram;
-mod guard;
+mod handshakes;
 mod rising;
 mod session;
 #[cfg(test)]
@@ -16,7 +16,7 @@ mod tests;
 
 pub(crate) use channel::Role;
 pub(crate) use datagram::MAC;
-pub(crate) use guard::{Guard, Link, Local, Taken, is_mac, seal_mac};
+pub(crate) use handshakes::{HandshakeTable, Link, Local, Taken, is_mac, seal_mac};
 pub(crate) use session::{DATA_OVERHEAD, Nonce, PACKET_OVERHEAD};
 
 use crate::key::PublicKey;

@@ -7,7 +7,7 @@ use weftline_core::Instant;
 
 use super::channel::SILENCE;
 use super::datagram::{Datagram, MAC};
-use super::guard::{Guard, Link, Local, Taken, seal_mac};
+use super::handshakes::{HandshakeTable, Link, Local, Taken, seal_mac};
 use super::{DATA_OVERHEAD, Nonce, PACKET_OVERHEAD, Refused, Role};
 use crate::key::SecretKey;
 
@@ -20,29 +20,33 @@ fn at(ms: u64) -> Instant {
 }
 
 struct Pair {
-    opener: Guard,
-    answerer: Guard,
+    opener: HandshakeTable,
+    answerer: HandshakeTable,
 }
 
-fn guard(own: u8, peers: &[u8], role: Role, plaintext: bool) -> Guard {
+fn table(own: u8, peers: &[u8], role: Role, plaintext: bool) -> HandshakeTable {
     let peers: Vec<_> = peers.iter().map(|&byte| secret(byte).public()).collect();
-    Guard::new(Local::new(secret(own), plaintext), Link::Access, role, &peers)
+    HandshakeTable::new(Local::new(secret(own), plaintext), Link::Access, role, &peers)
 }
 
 fn pair() -> Pair {
-    let opener = guard(1, &[2], Role::Opener, false);
-    Pair { opener, answerer: guard(2, &[9, 1], Role::Answerer, false) }
+    let opener = table(1, &[2], Role::Opener, false);
+    Pair { opener, answerer: table(2, &[9, 1], Role::Answerer, false) }
 }
 
-fn opening(guard: &mut Guard, now: Instant) -> Vec<u8> {
+fn opening(table: &mut HandshakeTable, now: Instant) -> Vec<u8> {
     let mut out = Vec::new();
-    assert!(guard.poll_opening(0, now, &mut out), "an opening is due");
+    assert!(table.poll_opening(0, now, &mut out), "an opening is due");
     out
 }
 
-fn take(guard: &mut Guard, bytes: &[u8], now: Instant) -> Result<(Taken, Vec<u8>), Refused> {
+fn take(
+    table: &mut HandshakeTable,
+    bytes: &[u8],
+    now: Instant,
+) -> Result<(Taken, Vec<u8>), Refused> {
     let (mut frame, mut answer) = ([0; 2048], Vec::new());
-    let taken = guard.take(bytes, now, &mut frame, &mut answer)?;
+    let taken = table.take(bytes, now, &mut frame, &mut answer)?;
     if let Taken::Frame(_, opened) = taken {
         answer = frame[..opened.length].to_vec();
     }
@@ -102,11 +106,11 @@ fn a_side_that_was_started_anew_is_heard_at_once() {
     let mut pair = Pair::joined();
     let old = pair.down(b"on its way");
     // The opener again, with the same key and nothing remembered.
-    pair.opener = guard(1, &[2], Role::Opener, false);
+    pair.opener = table(1, &[2], Role::Opener, false);
     pair.join(at(10));
     assert_eq!(take(&mut pair.opener, &old, at(11)), Err(Refused::Unknown));
     // The answerer: its silence is heard, and then a handshake is due.
-    pair.answerer = guard(2, &[9, 1], Role::Answerer, false);
+    pair.answerer = table(2, &[9, 1], Role::Answerer, false);
     let lost = pair.up(b"lost");
     assert_eq!(take(&mut pair.answerer, &lost, at(12)), Err(Refused::Unknown));
     assert!(!pair.opener.poll_opening(0, at(12), &mut Vec::new()));
@@ -209,7 +213,7 @@ fn what_was_recorded_is_refused_once_something_newer_came() {
     let mut pair = pair();
     let recorded = opening(&mut pair.opener, at(0));
     // The opener is started anew, and its opening is newer.
-    pair.opener = guard(1, &[2], Role::Opener, false);
+    pair.opener = table(1, &[2], Role::Opener, false);
     pair.join(at(10));
     for again in 0..100 {
         assert_eq!(take(&mut pair.answerer, &recorded, at(20 + again)), Err(Refused::Old));
@@ -222,9 +226,9 @@ fn what_was_recorded_is_refused_once_something_newer_came() {
 #[test]
 fn after_the_answerer_s_new_start_a_recorded_opening_gives_nothing() {
     let mut pair = Pair::joined();
-    let recorded = opening(&mut guard(1, &[2], Role::Opener, false), at(0));
+    let recorded = opening(&mut table(1, &[2], Role::Opener, false), at(0));
     // It remembers nothing, and answers for a session; nobody can use it.
-    pair.answerer = guard(2, &[9, 1], Role::Answerer, false);
+    pair.answerer = table(2, &[9, 1], Role::Answerer, false);
     let (_, answer) = take(&mut pair.answerer, &recorded, at(1)).unwrap();
     assert!(!pair.answerer.channel(1).is_up(at(1)));
     assert_eq!(pair.answerer.channel(1).seal(b"down", &mut Vec::new()), None, "no data for it");
@@ -243,26 +247,26 @@ thread_local! {
 fn the_clock_is_read_at_each_opening_and_may_be_set_back() {
     let local = Local::new(secret(1), false).with_clock(|| CLOCK.get());
     let peers = [secret(2).public()];
-    let opener = Guard::new(local.clone(), Link::Access, Role::Opener, &peers);
-    let mut pair = Pair { opener, answerer: guard(2, &[9, 1], Role::Answerer, false) };
+    let opener = HandshakeTable::new(local.clone(), Link::Access, Role::Opener, &peers);
+    let mut pair = Pair { opener, answerer: table(2, &[9, 1], Role::Answerer, false) };
     for (n, clock) in [1_000, 5_000, 3_000, 3_000].into_iter().enumerate() {
         CLOCK.set(clock);
         pair.join(at(130_000 * n as u64));
     }
     // Started anew with a clock that was put right: later than what was said before.
     CLOCK.set(6_000);
-    pair.opener = Guard::new(local.clone(), Link::Access, Role::Opener, &peers);
+    pair.opener = HandshakeTable::new(local.clone(), Link::Access, Role::Opener, &peers);
     pair.join(at(600_000));
     // With one that was set back it is refused, as a recorded opening is.
     CLOCK.set(10);
-    pair.opener = Guard::new(local, Link::Access, Role::Opener, &peers);
+    pair.opener = HandshakeTable::new(local, Link::Access, Role::Opener, &peers);
     let first = opening(&mut pair.opener, at(700_000));
     assert_eq!(take(&mut pair.answerer, &first, at(700_000)), Err(Refused::Old));
 }
 
 #[test]
 fn openings_are_repeated_as_they_are_and_then_made_anew() {
-    let mut opener = guard(1, &[2], Role::Opener, false);
+    let mut opener = table(1, &[2], Role::Opener, false);
     let first = opening(&mut opener, at(0));
     let mut now = at(0);
     let mut same = 1;
@@ -275,30 +279,30 @@ fn openings_are_repeated_as_they_are_and_then_made_anew() {
         }
     }
     assert!((5..10).contains(&same), "{same}");
-    let mut answerer = guard(2, &[1], Role::Answerer, false);
+    let mut answerer = table(2, &[1], Role::Answerer, false);
     let (_, answer) = take(&mut answerer, &opening(&mut opener, at(10_000)), now).unwrap();
     assert_eq!(take(&mut opener, &answer, at(10_001)).unwrap().0, Taken::Begun(0));
 }
 
 #[test]
 fn wrong_keys_are_told_apart() {
-    let mut answerer = guard(2, &[1], Role::Answerer, false);
-    let mut aims_at_other = guard(1, &[3], Role::Opener, false);
+    let mut answerer = table(2, &[1], Role::Answerer, false);
+    let mut aims_at_other = table(1, &[3], Role::Opener, false);
     let bytes = opening(&mut aims_at_other, at(0));
     assert_eq!(take(&mut answerer, &bytes, at(0)), Err(Refused::OtherKey));
-    let mut stranger = guard(4, &[2], Role::Opener, false);
+    let mut stranger = table(4, &[2], Role::Opener, false);
     let bytes = opening(&mut stranger, at(0));
     let unknown = Refused::Stranger(secret(4).public());
     assert_eq!(take(&mut answerer, &bytes, at(0)), Err(unknown));
-    let mut plain = guard(1, &[2], Role::Opener, true);
+    let mut plain = table(1, &[2], Role::Opener, true);
     let bytes = opening(&mut plain, at(0));
     assert_eq!(take(&mut answerer, &bytes, at(0)), Err(Refused::Forged), "plaintext on one side");
 }
 
 #[test]
 fn plaintext_is_what_it_says() {
-    let opener = guard(1, &[2], Role::Opener, true);
-    let mut pair = Pair { opener, answerer: guard(2, &[9, 1], Role::Answerer, true) };
+    let opener = table(1, &[2], Role::Opener, true);
+    let mut pair = Pair { opener, answerer: table(2, &[9, 1], Role::Answerer, true) };
     pair.join(at(0));
     let down = pair.down(b"a frame");
     assert!(down.ends_with(b"a frame"));
@@ -308,7 +312,7 @@ fn plaintext_is_what_it_says() {
 
 /// Openings of strangers who know the answerer's public key, each another one.
 fn strangers(n: usize) -> Vec<Vec<u8>> {
-    let good = opening(&mut guard(4, &[2], Role::Opener, false), at(0));
+    let good = opening(&mut table(4, &[2], Role::Opener, false), at(0));
     let other = |n: usize| {
         let mut bytes = good[..good.len() - 2 * MAC].to_vec();
         bytes[1..5].copy_from_slice(&(n as u32).to_be_bytes());
@@ -319,10 +323,10 @@ fn strangers(n: usize) -> Vec<Vec<u8>> {
     (0..n).map(other).collect()
 }
 
-/// A flood, from one address or from ten thousand, which a guard does not tell apart.
+/// A flood, from one address or from ten thousand, which the table does not tell apart.
 #[test]
 fn a_flood_of_strangers_keeps_nobody_out() {
-    let mut answerer = guard(2, &[9, 1], Role::Answerer, false);
+    let mut answerer = table(2, &[9, 1], Role::Answerer, false);
     let (mut told, mut dropped) = (0, 0);
     for flood in strangers(10_000) {
         match take(&mut answerer, &flood, at(1)) {
@@ -333,7 +337,7 @@ fn a_flood_of_strangers_keeps_nobody_out() {
     }
     assert_eq!((told, dropped), (8, 9_992), "what costs something is bounded");
     // In the middle of it.
-    let opener = guard(1, &[2], Role::Opener, false);
+    let opener = table(1, &[2], Role::Opener, false);
     let mut pair = Pair { opener, answerer };
     pair.join(at(1));
 }
@@ -344,13 +348,13 @@ fn a_flood_of_a_neighbour_is_answered_in_part() {
     let mut pair = Pair::joined();
     let mut answered = 0;
     for _ in 0..200 {
-        let flood = opening(&mut guard(9, &[2], Role::Opener, false), at(0));
+        let flood = opening(&mut table(9, &[2], Role::Opener, false), at(0));
         answered += usize::from(take(&mut pair.answerer, &flood, at(1)).is_ok());
     }
     assert_eq!(answered, 16);
     let up = pair.up(b"up");
     assert!(take(&mut pair.answerer, &up, at(1)).is_ok());
-    pair.opener = guard(1, &[2], Role::Opener, false);
+    pair.opener = table(1, &[2], Role::Opener, false);
     pair.join(at(2));
 }
 
@@ -359,7 +363,7 @@ proptest! {
     #[test]
     fn what_is_changed_is_refused(at_byte in 0_usize..200, bit in 0_u8..8, cut in 0_usize..200) {
         let mut pair = Pair::joined();
-        let first = opening(&mut guard(1, &[2], Role::Opener, false), at(0));
+        let first = opening(&mut table(1, &[2], Role::Opener, false), at(0));
         for good in [pair.up(&[7; 100]), first] {
             let mut bad = good.clone();
             if at_byte < bad.len() {

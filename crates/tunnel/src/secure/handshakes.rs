@@ -1,4 +1,5 @@
-//! All neighbours at one socket: which of them a datagram is from, and the handshakes with them.
+//! The handshake table of one socket: it finds the neighbour that sent a datagram, and makes and
+//! answers handshakes.
 
 use std::time::Duration;
 
@@ -66,8 +67,8 @@ impl Local {
     }
 }
 
-/// The neighbours at a socket.
-pub(crate) struct Guard {
+/// The neighbours at a socket, with a channel for each.
+pub(crate) struct HandshakeTable {
     local: Local,
     mac_key: hmac::Key,
     prologue: Vec<u8>,
@@ -89,7 +90,7 @@ pub(crate) enum Taken {
     Answer,
 }
 
-impl Guard {
+impl HandshakeTable {
     /// Neighbours with these keys, all of one kind of link.
     pub(crate) fn new(local: Local, link: Link, role: Role, peers: &[PublicKey]) -> Self {
         let kind = match link {
