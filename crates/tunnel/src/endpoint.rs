@@ -9,10 +9,10 @@ use weftline_coding::node::{GREETING_INTERVAL, Pacer};
 use weftline_core::{Bitrate, Instant};
 
 use crate::TunnelError;
+use crate::capacity::PADDING;
 use crate::class::Class;
 use crate::complaint::Complaints;
 use crate::frame::{self, DeviceTag, Frame, Settings};
-use crate::gauge::PADDING;
 use crate::outbox::Outbox;
 use crate::peer::{self, IP_UDP, LinkStatus, Neighbour, Peer, Train};
 use crate::probe::Translator;
@@ -303,7 +303,7 @@ impl Endpoint {
             self.put(index, &frame, Turn::First, now);
         }
         let peer = &mut self.peers[index];
-        if let Some(burst) = peer.gauge().and_then(|gauge| gauge.poll(now)) {
+        if let Some(burst) = peer.capacity().and_then(|estimator| estimator.poll(now)) {
             peer.take_rate();
             peer.begin_train(burst);
         }
@@ -322,11 +322,11 @@ impl Endpoint {
         }
         let peer = &mut self.peers[index];
         if let Some(Train { burst, first, packets }) = peer.end_train()
-            && let Some(gauge) = peer.gauge()
+            && let Some(estimator) = peer.capacity()
         {
             frame.clear();
             frame::begin_mark(&mut frame);
-            gauge.mark(&burst, first, packets, &mut frame);
+            estimator.mark(&burst, first, packets, &mut frame);
             self.put(index, &frame, Turn::Own(Class::NONE), now);
         }
         self.scratch = frame;
@@ -386,8 +386,8 @@ impl Endpoint {
     /// Encrypts a frame of what nodes say to each other and queues it before packets, which may wait for
     /// long; [`Self::flush`] sends.
     pub(crate) fn send(&mut self, index: usize, frame: &[u8], now: Instant) {
-        if let Some(gauge) = self.peers[index].gauge() {
-            gauge.wake();
+        if let Some(estimator) = self.peers[index].capacity() {
+            estimator.wake();
         }
         self.put(index, frame, Turn::First, now);
     }
@@ -395,8 +395,8 @@ impl Endpoint {
     /// As [`Self::send`], in its turn, a frame with a packet of that class, which its datagram is given,
     /// too.
     pub(crate) fn send_classed(&mut self, index: usize, frame: &[u8], class: Class, now: Instant) {
-        if let Some(gauge) = self.peers[index].gauge() {
-            gauge.wake();
+        if let Some(estimator) = self.peers[index].capacity() {
+            estimator.wake();
         }
         if class == Class::NONE {
             self.put(index, frame, Turn::Own(class), now);

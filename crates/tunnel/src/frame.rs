@@ -135,7 +135,7 @@ pub(crate) enum Frame<'a> {
     Up { run: u32, number: u32, packet: &'a [u8] },
     /// It only fills a train.
     Padding,
-    /// Which datagrams measured the link (`gauge.rs`).
+    /// Which datagrams measured the link (`capacity.rs`).
     Mark { body: &'a [u8] },
     /// What became of them.
     Report { body: &'a [u8] },
@@ -413,7 +413,7 @@ pub(crate) fn pad(length: usize, out: &mut Vec<u8>) {
     out.resize(start + length, 0);
 }
 
-/// Begins a mark; the gauge's part follows.
+/// Begins a mark; the capacity estimator appends the rest.
 pub(crate) fn begin_mark(out: &mut Vec<u8>) {
     out.push(kind::MARK);
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use weftline_core::Instant;
 
+use crate::capacity::{CapacityEstimator, Receiver};
 use crate::frame::{self, Frame};
-use crate::gauge::{Gauge, Receiver};
 use crate::key::{KEY_BYTES, SecretKey};
 use crate::order::Order;
 use crate::packet;
@@ -65,7 +65,8 @@ pub fn datagrams(bytes: &[u8]) {
 pub fn frames(bytes: &[u8]) {
     let mut runs = Runs::default();
     let mut order = Order::new(Duration::from_millis(30));
-    let (mut gauge, mut receiver) = (Gauge::new(1, Instant::ZERO), Receiver::default());
+    let (mut estimator, mut receiver) =
+        (CapacityEstimator::new(1, Instant::ZERO), Receiver::default());
     let (mut report, mut counter) = (Vec::new(), 0);
     let (mut rest, mut now) = (bytes, Instant::ZERO);
     while let [high, low, after @ ..] = rest {
@@ -107,9 +108,9 @@ pub fn frames(bytes: &[u8]) {
                 receiver.receive(body, translate, now);
             }
             Some(Frame::Report { body }) => {
-                gauge.receive(body, now);
-                while gauge.poll_timeout() <= now {
-                    gauge.poll(now);
+                estimator.receive(body, now);
+                while estimator.poll_timeout() <= now {
+                    estimator.poll(now);
                 }
             }
             Some(

@@ -22,6 +22,7 @@
 mod access_point;
 mod ap_end;
 pub mod bond;
+mod capacity;
 mod class;
 mod clock;
 mod complaint;
@@ -36,7 +37,6 @@ mod frame;
 pub mod fuzz;
 mod gateway;
 mod gateway_end;
-mod gauge;
 mod kernel_drops;
 mod key;
 mod members;

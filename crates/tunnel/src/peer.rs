@@ -6,9 +6,9 @@ use std::time::Duration;
 use weftline_coding::node::{Pacer, Presence};
 use weftline_core::{Bitrate, Instant};
 
+use crate::capacity::{CapacityEstimator, Receiver};
 use crate::complaint::Complaints;
 use crate::frame::{Greeting, Settings};
-use crate::gauge::{Gauge, Receiver};
 use crate::key::PublicKey;
 use crate::outbox::{Outbox, Sent};
 use crate::probe::Burst;
@@ -158,7 +158,7 @@ enum Pacing {
 
 /// A link that is measured.
 struct Measured {
-    gauge: Gauge,
+    capacity: CapacityEstimator,
     /// `None` while nothing may go: nothing is known, or it stands still.
     pacer: Option<Pacer>,
     /// What is being sent back to back.
@@ -186,8 +186,8 @@ impl Peer {
             Pace::Interface => Pacing::Interface,
             Pace::Fixed(rate) => Pacing::Fixed(pacer(rate)),
             Pace::Measured => {
-                let gauge = Gauge::new(run, Instant::ZERO);
-                Pacing::Measured(Box::new(Measured { gauge, pacer: None, train: None }))
+                let capacity = CapacityEstimator::new(run, Instant::ZERO);
+                Pacing::Measured(Box::new(Measured { capacity, pacer: None, train: None }))
             }
         };
         Self {
@@ -234,7 +234,7 @@ impl Peer {
         self.forget_way();
         self.receiver.restart();
         if let Pacing::Measured(measured) = &mut self.pacing {
-            measured.gauge.restart(now);
+            measured.capacity.restart(now);
             measured.train = None;
         }
     }
@@ -245,8 +245,8 @@ impl Peer {
         self.counters.received_bytes += (bytes + IP_UDP) as u64;
         self.presence.hear(now);
         self.longest.take(bytes, now);
-        if let Some(gauge) = self.gauge() {
-            gauge.hear(now);
+        if let Some(capacity) = self.capacity() {
+            capacity.hear(now);
         }
     }
 
@@ -334,10 +334,10 @@ impl Peer {
         }
     }
 
-    /// The measuring of the link, if it is measured.
-    pub(crate) fn gauge(&mut self) -> Option<&mut Gauge> {
+    /// The capacity estimator of the link, if the link is measured.
+    pub(crate) fn capacity(&mut self) -> Option<&mut CapacityEstimator> {
         match &mut self.pacing {
-            Pacing::Measured(measured) => Some(&mut measured.gauge),
+            Pacing::Measured(measured) => Some(&mut measured.capacity),
             _ => None,
         }
     }
@@ -345,8 +345,8 @@ impl Peer {
     /// Takes what follows the first byte of a report; whether it is one.
     pub(crate) fn reported(&mut self, body: &[u8], now: Instant) -> bool {
         // Whoever is asked nothing has nothing to report.
-        let Some(gauge) = self.gauge() else { return true };
-        let well = gauge.receive(body, now);
+        let Some(capacity) = self.capacity() else { return true };
+        let well = capacity.receive(body, now);
         self.take_rate();
         well
     }
@@ -359,7 +359,7 @@ impl Peer {
     /// Sends by what is measured from now on.
     pub(crate) fn take_rate(&mut self) {
         if let Pacing::Measured(measured) = &mut self.pacing {
-            set_rate(&mut measured.pacer, measured.gauge.rate());
+            set_rate(&mut measured.pacer, measured.capacity.rate());
         }
     }
 
@@ -386,11 +386,11 @@ impl Peer {
 
     /// When a train is due, or a word on the neighbour's.
     pub(crate) fn measuring_timeout(&self) -> Option<Instant> {
-        let gauge = match &self.pacing {
-            Pacing::Measured(measured) => Some(measured.gauge.poll_timeout()),
+        let capacity = match &self.pacing {
+            Pacing::Measured(measured) => Some(measured.capacity.poll_timeout()),
             _ => None,
         };
-        gauge.into_iter().chain(self.receiver.poll_timeout()).min()
+        capacity.into_iter().chain(self.receiver.poll_timeout()).min()
     }
 
     /// The rate that is sent by; zero while nothing may go, or nothing is known of a measured link.
@@ -399,7 +399,7 @@ impl Peer {
             Pacing::Interface => None,
             Pacing::Fixed(pacer) => Some(pacer.rate()),
             Pacing::Told(pacer, _) => Some(pacer.as_ref().map_or(Bitrate::ZERO, Pacer::rate)),
-            Pacing::Measured(measured) => Some(measured.gauge.rate().unwrap_or(Bitrate::ZERO)),
+            Pacing::Measured(measured) => Some(measured.capacity.rate().unwrap_or(Bitrate::ZERO)),
         }
     }
 

@@ -31,9 +31,9 @@ pub(crate) const PADDING: usize = 1200;
 /// Datagrams whose arrival is remembered: more than a train, and what comes before its mark.
 const REMEMBERED: usize = 256;
 
-/// The sender's half.
+/// The sender's half: it plans trains and estimates the rate from the receiver's reports.
 #[derive(Debug)]
-pub(crate) struct Gauge {
+pub(crate) struct CapacityEstimator {
     /// Which of this side's measurements; a receiver that hears another begins anew.
     run: u32,
     pacer: Pacer,
@@ -66,7 +66,7 @@ struct Seen {
     at: Instant,
 }
 
-impl Gauge {
+impl CapacityEstimator {
     /// Begins at the next occasion. `run` should be another one after each start of the program.
     pub(crate) fn new(run: u32, now: Instant) -> Self {
         Self {
@@ -258,7 +258,7 @@ mod tests {
 
     /// A link that carries `mbps`, or nothing, with both halves at its ends.
     struct World {
-        gauge: Gauge,
+        estimator: CapacityEstimator,
         receiver: Receiver,
         busy: bool,
         free: Instant,
@@ -275,7 +275,7 @@ mod tests {
     impl World {
         fn new() -> Self {
             Self {
-                gauge: Gauge::new(7, Instant::from_millis(1)),
+                estimator: CapacityEstimator::new(7, Instant::from_millis(1)),
                 receiver: Receiver::default(),
                 busy: true,
                 free: Instant::ZERO,
@@ -297,11 +297,11 @@ mod tests {
         fn step(&mut self, ms: u64, mbps: u64) {
             let now = Instant::from_millis(ms);
             if self.busy {
-                self.gauge.wake();
+                self.estimator.wake();
             }
-            while let Some(burst) = self.gauge.poll(now) {
+            while let Some(burst) = self.estimator.poll(now) {
                 let mut body = Vec::new();
-                self.gauge.mark(&burst, self.counter, burst.packets, &mut body);
+                self.estimator.mark(&burst, self.counter, burst.packets, &mut body);
                 for _ in 0..burst.packets {
                     self.push(PADDING, None);
                 }
@@ -327,12 +327,12 @@ mod tests {
             }
             let arrived = self.reports.extract_if(.., |(at, _)| *at <= now);
             for (at, body) in arrived.collect::<Vec<_>>() {
-                assert!(self.gauge.receive(&body, at.max(now)));
+                assert!(self.estimator.receive(&body, at.max(now)));
             }
         }
 
         fn mbps(&self) -> Option<f64> {
-            self.gauge.rate().map(|rate| rate.as_mbps_f64())
+            self.estimator.rate().map(|rate| rate.as_mbps_f64())
         }
     }
 
@@ -437,10 +437,10 @@ mod tests {
         let mut world = World::new();
         (1..=200).for_each(|at| world.step(at, 500));
         world.receiver = Receiver::default();
-        world.gauge.restart(Instant::from_millis(200));
+        world.estimator.restart(Instant::from_millis(200));
         (201..=300).for_each(|at| world.step(at, 100));
         assert!((98.0..102.0).contains(&world.mbps().unwrap()), "{:?}", world.mbps());
-        world.gauge = Gauge::new(9000, Instant::from_millis(300));
+        world.estimator = CapacityEstimator::new(9000, Instant::from_millis(300));
         (301..=400).for_each(|at| world.step(at, 200));
         assert!((196.0..204.0).contains(&world.mbps().unwrap()), "{:?}", world.mbps());
     }
@@ -448,11 +448,11 @@ mod tests {
     #[test]
     fn other_bytes_are_neither() {
         let now = Instant::from_millis(5);
-        let mut gauge = Gauge::new(1, now);
+        let mut estimator = CapacityEstimator::new(1, now);
         let mut receiver = Receiver::default();
         for length in 0..40 {
             let body = vec![0xff; length];
-            assert!(!gauge.receive(&body, now), "{length}");
+            assert!(!estimator.receive(&body, now), "{length}");
             assert!(!receiver.receive(&body, translate, now), "{length}");
         }
     }
