@@ -14,7 +14,7 @@ use crate::end::{Came, End, Said, Tagger};
 use crate::endpoint::Use;
 use crate::frame::{self, Coding, Frame, Losses, Settings, Terms};
 use crate::key::PublicKey;
-use crate::order::Order;
+use crate::reorder::ReorderBuffer;
 use crate::runs::Runs;
 use crate::secure::{Local, Nonce, Role};
 use crate::settings::PATIENCE;
@@ -33,7 +33,7 @@ enum Downlink {
     /// The gateway's terms are not known yet.
     Unknown,
     Coded(Box<node::Device>),
-    Plain(Order),
+    Plain(ReorderBuffer),
 }
 
 /// A way to the gateway and back.
@@ -234,18 +234,18 @@ impl DeviceEnd {
 
     /// A packet that is not coded.
     fn plain(&mut self, link: usize, number: u32, sealed: &[u8], class: Class) -> Use {
-        let Downlink::Plain(order) = &mut self.downlink else { return Use::Unexpected };
+        let Downlink::Plain(buffer) = &mut self.downlink else { return Use::Unexpected };
         if !self.trust.admits(link, false, self.now) {
             self.doubted.shut_out += 1;
             return Use::Taken;
         }
         match self.end.open_packet(Nonce::of_number(number), sealed) {
             Ok(packet) => match class::decapsulate(packet, class) {
-                true => order.receive(number, packet, self.now),
+                true => buffer.receive(number, packet, self.now),
                 false => {
                     self.ecn_dropped += 1;
                     // Nothing in its place: those after it need not wait.
-                    order.receive(number, &[], self.now);
+                    buffer.receive(number, &[], self.now);
                 }
             },
             Err(_) => {
@@ -277,7 +277,7 @@ impl DeviceEnd {
         match &mut self.downlink {
             Downlink::Unknown => {}
             Downlink::Coded(node) => node.handle_timeout(now),
-            Downlink::Plain(order) => order.handle_timeout(now),
+            Downlink::Plain(buffer) => buffer.handle_timeout(now),
         }
     }
 
@@ -286,13 +286,13 @@ impl DeviceEnd {
         loop {
             let node = match &mut self.downlink {
                 Downlink::Unknown => return,
-                Downlink::Plain(order) => {
-                    let Some(packet) = order.poll() else { return };
+                Downlink::Plain(buffer) => {
+                    let Some(packet) = buffer.poll() else { return };
                     if !packet.is_empty() {
                         each(&packet);
                         self.delivered += 1;
                     }
-                    order.recycle(packet);
+                    buffer.recycle(packet);
                     continue;
                 }
                 Downlink::Coded(node) => node,
@@ -396,7 +396,7 @@ impl DeviceEnd {
         let downlink = match &self.downlink {
             Downlink::Unknown => None,
             Downlink::Coded(node) => node.poll_timeout(),
-            Downlink::Plain(order) => order.poll_timeout(),
+            Downlink::Plain(buffer) => buffer.poll_timeout(),
         };
         downlink.into_iter().chain(self.end.poll_timeout()).min()
     }
@@ -445,7 +445,7 @@ impl DeviceEnd {
 impl Downlink {
     fn new(settings: &Settings, links: usize) -> Self {
         match settings.coding {
-            Coding::Plain => Self::Plain(Order::new(PATIENCE)),
+            Coding::Plain => Self::Plain(ReorderBuffer::new(PATIENCE)),
             Coding::Coded(mode) => {
                 let node = NodeConfig { names_proven: true, ..settings.node(mode, 100) };
                 Self::Coded(Box::new(node::Device::new(node, links)))
@@ -458,7 +458,7 @@ impl Downlink {
         match self {
             Self::Unknown => 0,
             Self::Coded(node) => node.undelivered(),
-            Self::Plain(order) => order.undelivered(),
+            Self::Plain(buffer) => buffer.undelivered(),
         }
     }
 
@@ -466,10 +466,10 @@ impl Downlink {
         match self {
             Self::Unknown => Vec::new(),
             Self::Coded(node) => Counter::of_node(node.stats().counters()),
-            Self::Plain(order) => vec![
-                Counter::of(counters::PACKETS_LOST, order.lost),
-                Counter::of(counters::PACKETS_DUPLICATE, order.duplicate),
-                Counter::of(counters::PACKETS_STRAY, order.stray),
+            Self::Plain(buffer) => vec![
+                Counter::of(counters::PACKETS_LOST, buffer.lost),
+                Counter::of(counters::PACKETS_DUPLICATE, buffer.duplicate),
+                Counter::of(counters::PACKETS_STRAY, buffer.stray),
             ],
         }
     }

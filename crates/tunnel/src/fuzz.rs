@@ -8,9 +8,9 @@ use weftline_core::Instant;
 use crate::capacity::{CapacityEstimator, Receiver};
 use crate::frame::{self, Frame};
 use crate::key::{KEY_BYTES, SecretKey};
-use crate::order::Order;
 use crate::packet;
 use crate::probe::Stamp;
+use crate::reorder::ReorderBuffer;
 use crate::runs::Runs;
 use crate::secure::{HandshakeTable, Link, Local, MAC, Role, seal_mac};
 
@@ -64,7 +64,7 @@ pub fn datagrams(bytes: &[u8]) {
 /// If one of these does not hold.
 pub fn frames(bytes: &[u8]) {
     let mut runs = Runs::default();
-    let mut order = Order::new(Duration::from_millis(30));
+    let mut buffer = ReorderBuffer::new(Duration::from_millis(30));
     let (mut estimator, mut receiver) =
         (CapacityEstimator::new(1, Instant::ZERO), Receiver::default());
     let (mut report, mut counter) = (Vec::new(), 0);
@@ -95,7 +95,7 @@ pub fn frames(bytes: &[u8]) {
             }
             Some(Frame::Terms(terms)) => assert!(terms.settings.is_possible()),
             Some(Frame::Up { number, packet, .. }) => {
-                order.receive(number, packet, now);
+                buffer.receive(number, packet, now);
                 let mut packet = packet.to_vec();
                 let _ = packet::flow(&packet);
                 packet::clamp_mss(&mut packet, 1364);
@@ -126,10 +126,10 @@ pub fn frames(bytes: &[u8]) {
         report.clear();
         receiver.poll(now, &mut report);
         assert!(report.len() < 1000, "reports are short");
-        order.handle_timeout(now);
-        while let Some(packet) = order.poll() {
+        buffer.handle_timeout(now);
+        while let Some(packet) = buffer.poll() {
             assert!(packet.len() + frame::PACKET_HEADER <= bytes.len(), "no longer than it came");
-            order.recycle(packet);
+            buffer.recycle(packet);
         }
     }
 }

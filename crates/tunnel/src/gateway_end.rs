@@ -14,8 +14,8 @@ use crate::endpoint::Use;
 use crate::fifo::Fifo;
 use crate::frame::{self, CODED_HEADER, Coding, Frame, Losses, Settings, TAG_KEY, Terms};
 use crate::key::PublicKey;
-use crate::order::Order;
 use crate::peer::IP_UDP;
+use crate::reorder::ReorderBuffer;
 use crate::run::draw_run;
 use crate::secure::{Local, Nonce, Role};
 use crate::settings::{PATIENCE, Sending};
@@ -54,7 +54,7 @@ pub(crate) struct GatewayEnd {
     downlink: Downlink,
     /// What was counted in the runs before.
     past: Past,
-    uplink: Order,
+    uplink: ReorderBuffer,
     /// The device's run.
     device_run: Option<u32>,
     /// What the device has said of this run's packets.
@@ -98,7 +98,7 @@ impl GatewayEnd {
             heard: None,
             outdated: false,
             past: Past::default(),
-            uplink: Order::new(PATIENCE),
+            uplink: ReorderBuffer::new(PATIENCE),
             device_run: None,
             losses: LossReport::default(),
             replies: VecDeque::new(),
@@ -372,7 +372,7 @@ impl GatewayEnd {
 
     pub(crate) fn counters(&self) -> Vec<Counter> {
         let mut counters = self.past.plus(self.downlink.counters());
-        let Order { lost, duplicate, stray, .. } = self.uplink;
+        let ReorderBuffer { lost, duplicate, stray, .. } = self.uplink;
         counters.extend([
             Counter::of(counters::UPLINK_LOST, lost),
             Counter::of(counters::UPLINK_DUPLICATE, duplicate),

@@ -10,7 +10,7 @@ use crate::TunnelError;
 use crate::frame::{
     CODED_HEADER, Coding, INTERVALS, MAX_BUFFER, PACKET_BYTES, PACKET_HEADER, Settings,
 };
-use crate::order;
+use crate::reorder;
 use crate::secure::Local;
 
 /// Bytes of the headers below a datagram: IPv6's, so that IPv4 fits as well, and UDP's.
@@ -128,8 +128,8 @@ impl Sending {
             let remedy = format!("give 1 to {MAX_BUFFER} packets");
             return Err(refuse(&[("--buffer", buffer_packets)], &remedy));
         }
-        if self.scheme == Scheme::Plain && *buffer_packets > order::WINDOW {
-            let most = order::WINDOW;
+        if self.scheme == Scheme::Plain && *buffer_packets > reorder::WINDOW {
+            let most = reorder::WINDOW;
             let remedy =
                 format!("give at most {most} packets, as many as the device puts in order");
             return Err(refuse(&[("--plain", &""), ("--buffer", buffer_packets)], &remedy));
@@ -229,7 +229,7 @@ mod tests {
             Sending { interval: Duration::ZERO, ..sending },
             Sending { interval: Duration::from_nanos(1_000_500), ..sending },
             Sending { buffer_packets: 0, ..sending },
-            Sending { scheme: Scheme::Plain, buffer_packets: order::WINDOW + 1, ..sending },
+            Sending { scheme: Scheme::Plain, buffer_packets: reorder::WINDOW + 1, ..sending },
             Sending { redundancy_percent: 1001, ..sending },
             Sending { queue: Some(QueueConfig { target: Duration::ZERO, ..queue }), ..sending },
             Sending { queue: Some(QueueConfig { limit_packets: 0, ..queue }), ..sending },

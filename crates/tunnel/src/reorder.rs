@@ -21,9 +21,9 @@ const MOST_PATIENCE: Duration = Duration::from_millis(640);
 /// So many gaps that were given up are remembered.
 const REMEMBERED: usize = 64;
 
-/// The reordering buffer of one direction.
+/// The reorder buffer of one direction.
 #[derive(Debug)]
-pub(crate) struct Order {
+pub(crate) struct ReorderBuffer {
     /// The number that is due; `None` until the first comes.
     next: Option<Arrival>,
     /// What waits, from the number after `next` on.
@@ -50,7 +50,7 @@ struct Waiting {
     packet: Vec<u8>,
 }
 
-impl Order {
+impl ReorderBuffer {
     /// A packet waits for `least` for those before it, and longer where a link is slower.
     pub(crate) fn new(least: Duration) -> Self {
         Self {
@@ -223,45 +223,45 @@ mod tests {
         Instant::from_millis(ms)
     }
 
-    fn order() -> Order {
-        Order::new(Duration::from_millis(30))
+    fn buffer() -> ReorderBuffer {
+        ReorderBuffer::new(Duration::from_millis(30))
     }
 
-    fn numbers(order: &mut Order) -> Vec<u32> {
+    fn numbers(buffer: &mut ReorderBuffer) -> Vec<u32> {
         let mut all = Vec::new();
-        while let Some(packet) = order.poll() {
+        while let Some(packet) = buffer.poll() {
             all.push(u32::from_be_bytes(packet[..].try_into().unwrap()));
-            order.recycle(packet);
+            buffer.recycle(packet);
         }
         all
     }
 
-    fn receive(order: &mut Order, number: u32, now: Instant) {
-        order.receive(number, &number.to_be_bytes(), now);
+    fn receive(buffer: &mut ReorderBuffer, number: u32, now: Instant) {
+        buffer.receive(number, &number.to_be_bytes(), now);
     }
 
     #[test]
     fn a_gap_is_waited_for_and_then_given_up() {
-        let mut order = order();
+        let mut buffer = buffer();
         for number in [u32::MAX, 1, 3, 1, u32::MAX] {
-            receive(&mut order, number, at(0));
+            receive(&mut buffer, number, at(0));
         }
-        assert_eq!(numbers(&mut order), [u32::MAX]);
-        assert_eq!((order.duplicate, order.poll_timeout()), (2, Some(at(30))));
-        receive(&mut order, 0, at(10));
-        assert_eq!(numbers(&mut order), [0, 1]);
-        order.handle_timeout(at(29));
-        assert!(numbers(&mut order).is_empty());
-        order.handle_timeout(at(30));
-        assert_eq!((numbers(&mut order), order.lost), (vec![3], 1));
-        receive(&mut order, 2, at(31));
-        assert_eq!((numbers(&mut order), order.poll_timeout()), (vec![], None), "too late");
+        assert_eq!(numbers(&mut buffer), [u32::MAX]);
+        assert_eq!((buffer.duplicate, buffer.poll_timeout()), (2, Some(at(30))));
+        receive(&mut buffer, 0, at(10));
+        assert_eq!(numbers(&mut buffer), [0, 1]);
+        buffer.handle_timeout(at(29));
+        assert!(numbers(&mut buffer).is_empty());
+        buffer.handle_timeout(at(30));
+        assert_eq!((numbers(&mut buffer), buffer.lost), (vec![3], 1));
+        receive(&mut buffer, 2, at(31));
+        assert_eq!((numbers(&mut buffer), buffer.poll_timeout()), (vec![], None), "too late");
     }
 
     /// Each second packet takes 38 ms longer, and one of a hundred is lost; then the slower link is gone.
     #[test]
     fn a_slower_link_is_waited_for_once_it_is_known() {
-        let mut order = Order::new(Duration::from_millis(20));
+        let mut buffer = ReorderBuffer::new(Duration::from_millis(20));
         let mut flying: Vec<_> = (0..1000_u32)
             .filter(|number| number % 100 != 7)
             .map(|number| (2 * u64::from(number) + u64::from(number % 2) * 38, number))
@@ -269,47 +269,51 @@ mod tests {
         flying.sort_unstable();
         let mut came = Vec::new();
         for (ms, number) in flying {
-            order.handle_timeout(at(ms));
-            receive(&mut order, number, at(ms));
-            came.extend(numbers(&mut order));
+            buffer.handle_timeout(at(ms));
+            receive(&mut buffer, number, at(ms));
+            came.extend(numbers(&mut buffer));
         }
         assert!(came.is_sorted() && came.len() > 970, "{}", came.len());
         let before = came.len();
         for number in 1000..1400 {
-            order.handle_timeout(at(2 * u64::from(number)));
+            buffer.handle_timeout(at(2 * u64::from(number)));
             if number % 2 == 0 {
-                receive(&mut order, number, at(2 * u64::from(number)));
+                receive(&mut buffer, number, at(2 * u64::from(number)));
             }
-            came.extend(numbers(&mut order));
+            came.extend(numbers(&mut buffer));
         }
-        assert!(came.len() > before + 180 && order.patience == order.least, "{:?}", order.patience);
+        assert!(
+            came.len() > before + 180 && buffer.patience == buffer.least,
+            "{:?}",
+            buffer.patience
+        );
     }
 
     #[test]
     fn what_comes_much_too_late_or_twice_teaches_nothing() {
-        let mut order = order();
+        let mut buffer = buffer();
         for (number, ms) in [(0, 0), (2, 0), (4, 50), (1, 60), (1, 90), (1, 100)] {
-            order.handle_timeout(at(ms));
-            receive(&mut order, number, at(ms));
+            buffer.handle_timeout(at(ms));
+            receive(&mut buffer, number, at(ms));
         }
-        assert_eq!(order.patience, Duration::from_millis(75), "five quarters of 60 ms");
-        order.handle_timeout(at(500));
-        let before = order.patience;
-        receive(&mut order, 3, at(9000));
-        assert_eq!(order.patience, before);
+        assert_eq!(buffer.patience, Duration::from_millis(75), "five quarters of 60 ms");
+        buffer.handle_timeout(at(500));
+        let before = buffer.patience;
+        receive(&mut buffer, 3, at(9000));
+        assert_eq!(buffer.patience, before);
     }
 
     #[test]
     fn a_sender_that_went_far_ahead_is_followed() {
-        let mut order = order();
-        receive(&mut order, 0, at(0));
-        receive(&mut order, 2, at(0));
+        let mut buffer = buffer();
+        receive(&mut buffer, 0, at(0));
+        receive(&mut buffer, 2, at(0));
         for number in 1_000_000..1_000_006 {
-            receive(&mut order, number, at(1));
+            receive(&mut buffer, number, at(1));
         }
-        assert_eq!(numbers(&mut order), [0, 2, 1_000_003, 1_000_004, 1_000_005]);
+        assert_eq!(numbers(&mut buffer), [0, 2, 1_000_003, 1_000_004, 1_000_005]);
         // 1 and all from 3 to 1,000,002, of which three came and were not believed.
-        assert_eq!((order.lost, order.stray), (1_000_001, 3));
+        assert_eq!((buffer.lost, buffer.stray), (1_000_001, 3));
     }
 
     proptest! {
@@ -319,21 +323,21 @@ mod tests {
         fn rising_and_complete(
             steps in prop::collection::vec((0_u32..40, 0_u64..10), 1..300),
         ) {
-            let mut order = order();
+            let mut buffer = buffer();
             let (mut now, mut base) = (0, 0);
             let mut out = Vec::new();
             for (offset, pause) in steps {
                 now += pause;
                 base += offset / 20;
-                receive(&mut order, base + offset, at(now));
-                order.handle_timeout(at(now));
-                out.extend(numbers(&mut order));
-                prop_assert!(order.poll_timeout().is_none_or(|due| due > at(now)));
+                receive(&mut buffer, base + offset, at(now));
+                buffer.handle_timeout(at(now));
+                out.extend(numbers(&mut buffer));
+                prop_assert!(buffer.poll_timeout().is_none_or(|due| due > at(now)));
             }
-            order.handle_timeout(at(now + 1000));
-            out.extend(numbers(&mut order));
+            buffer.handle_timeout(at(now + 1000));
+            out.extend(numbers(&mut buffer));
             prop_assert!(out.is_sorted_by(|a, b| a < b), "{:?}", out);
-            prop_assert_eq!(order.held, 0);
+            prop_assert_eq!(buffer.held, 0);
         }
     }
 }
