@@ -112,7 +112,7 @@ impl AccessPoint {
         };
         let neighbours: Vec<_> = devices.iter().map(neighbour).collect();
         let socket = Socket::listen(config.listen)?;
-        let mut down = Endpoint::new(socket, local, Link::Access, Role::Answerer, &neighbours)?;
+        let mut down = Endpoint::new(socket, local, Link::Access, Role::Responder, &neighbours)?;
         match shared {
             Some(rate) => down.share(rate),
             None if each == Pace::Interface => down.limit_queue(),

@@ -246,7 +246,7 @@ impl Device {
         let mut up: Vec<_> = self.paths.iter_mut().enumerate().collect();
         up.retain_mut(|(_, path)| path.is_up(0, now));
         self.packet.clear();
-        if !up.is_empty() && self.end.poll_opening(now, &mut self.packet) {
+        if !up.is_empty() && self.end.poll_initiation(now, &mut self.packet) {
             for (_, path) in &mut up {
                 path.send(0, &self.packet, now);
             }

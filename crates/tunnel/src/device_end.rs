@@ -89,7 +89,7 @@ impl DeviceEnd {
         let way = Way { next_hello: Instant::ZERO, heard: None, rtt: None };
         Self {
             overhead: local.packet_overhead() as u16,
-            end: End::new(local, Role::Opener, gateway),
+            end: End::new(local, Role::Initiator, gateway),
             runs: Runs::default(),
             tagger: None,
             downlink: Downlink::Unknown,
@@ -142,7 +142,7 @@ impl DeviceEnd {
                 self.ways.iter_mut().for_each(|way| way.next_hello = now);
                 return Use::Taken;
             }
-            Came::Answer | Came::Dropped => return Use::Taken,
+            Came::Response | Came::Dropped => return Use::Taken,
         };
         let Said { frame: Frame::Terms(terms), current, .. } = said else { return Use::Unexpected };
         if !current {
@@ -341,9 +341,9 @@ impl DeviceEnd {
         said
     }
 
-    /// Appends the opening of a session that is to go out on every link to `out`.
-    pub(crate) fn poll_opening(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
-        self.end.poll_opening(now, out)
+    /// Appends the initiation of a session that is to go out on every link to `out`.
+    pub(crate) fn poll_initiation(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
+        self.end.poll_initiation(now, out)
     }
 
     /// Appends the question for the gateway's terms that is due on a link to `out`.

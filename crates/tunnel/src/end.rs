@@ -44,14 +44,14 @@ pub(crate) enum Came<'a> {
     Said(Said<'a>),
     /// A session began with it, and nothing was said.
     Begun,
-    /// An answer to it is to go back.
-    Answer,
+    /// A response to it is to go back.
+    Response,
     /// It was dropped, and counted.
     Dropped,
 }
 
 impl End {
-    /// `role` is [`Role::Opener`] at the device.
+    /// `role` is [`Role::Initiator`] at the device.
     pub(crate) fn new(local: Local, role: Role, peer: PublicKey) -> Self {
         Self {
             packet_overhead: local.packet_overhead(),
@@ -63,12 +63,17 @@ impl End {
         }
     }
 
-    /// Takes a datagram that an access point has handed on. An answer is appended to `answer`, as a
+    /// Takes a datagram that an access point has handed on. A response is appended to `response`, as a
     /// frame for the access point.
-    pub(crate) fn take(&mut self, datagram: &[u8], now: Instant, answer: &mut Vec<u8>) -> Came<'_> {
-        frame::begin_relay(answer);
-        let opened = match self.handshakes.take(datagram, now, &mut self.frame, answer) {
-            Ok(Taken::Answer) => return Came::Answer,
+    pub(crate) fn take(
+        &mut self,
+        datagram: &[u8],
+        now: Instant,
+        response: &mut Vec<u8>,
+    ) -> Came<'_> {
+        frame::begin_relay(response);
+        let opened = match self.handshakes.take(datagram, now, &mut self.frame, response) {
+            Ok(Taken::Response) => return Came::Response,
             Ok(Taken::Begun(_)) => return Came::Begun,
             Ok(Taken::Frame(_, opened)) => opened,
             Err(refused) => {
@@ -130,13 +135,13 @@ impl End {
         self.handshakes.channel(0).forget_previous();
     }
 
-    /// Appends the opening that is to be sent now to `out`, as a frame for an access point.
-    pub(crate) fn poll_opening(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
+    /// Appends the initiation that is to be sent now to `out`, as a frame for an access point.
+    pub(crate) fn poll_initiation(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
         frame::begin_relay(out);
-        self.handshakes.poll_opening(0, now, out)
+        self.handshakes.poll_initiation(0, now, out)
     }
 
-    /// When an opening is due.
+    /// When an initiation is due.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         self.handshakes.poll_timeout()
     }

@@ -42,7 +42,7 @@ pub struct Dropped {
     pub unknown: u64,
     /// Handshakes for other keys, from strangers, or too many.
     pub handshakes: u64,
-    /// Answers to handshakes, and openings, for which the kernel had no room or no way; they are
+    /// Handshake initiations and responses for which the kernel had no room or no route; they are
     /// asked for, or sent, again.
     pub unanswered: u64,
     /// Of another run of the gateway than the one that is followed.
@@ -59,7 +59,7 @@ struct Way {
     via: Via,
     /// Whether the kernel is to queue little of it.
     small: bool,
-    /// Whether the kernel has refused an opening since it was opened, or tried to be.
+    /// Whether the kernel has refused an initiation since the last attempt to open the socket.
     refused: bool,
     /// When it may be opened anew.
     next: Instant,
@@ -74,7 +74,7 @@ pub(crate) struct Endpoint {
     peers: Vec<Peer>,
     /// The pacer of all peers together, where they share a link.
     shared: Option<Pacer>,
-    opens: bool,
+    initiates: bool,
     /// The index of the peer that is served first.
     first: usize,
     frame: Vec<u8>,
@@ -104,7 +104,7 @@ impl Endpoint {
             handshakes: HandshakeTable::new(local, link, role, &keys),
             peers,
             shared: None,
-            opens: role == Role::Opener,
+            initiates: role == Role::Initiator,
             first: 0,
             frame: vec![0; DATAGRAM_BYTES],
             scratch: Vec::new(),
@@ -115,7 +115,7 @@ impl Endpoint {
         })
     }
 
-    /// One that opens towards a neighbour at `peer`, through `via`.
+    /// One that initiates towards a neighbour at `peer`, through `via`.
     pub(crate) fn towards(
         peer: SocketAddr,
         via: Option<Via>,
@@ -124,7 +124,7 @@ impl Endpoint {
         neighbour: Neighbour,
     ) -> Result<Self, TunnelError> {
         let socket = Socket::towards(peer, via.as_ref())?;
-        let endpoint = Self::new(socket, local, link, Role::Opener, &[neighbour])?;
+        let endpoint = Self::new(socket, local, link, Role::Initiator, &[neighbour])?;
         let next = Instant::ZERO;
         let way = via.map(|via| Way { peer, via, small: false, refused: false, next });
         Ok(Self { way, ..endpoint })
@@ -197,7 +197,7 @@ impl Endpoint {
             let Self {
                 socket, handshakes, peers, frame, scratch, complaints, clock, dropped, ..
             } = self;
-            let mut answers = Vec::new();
+            let mut responses = Vec::new();
             let more = inbox.read(socket, |from, datagram, stamp, ecn| {
                 scratch.clear();
                 match handshakes.take(datagram, now, frame, scratch) {
@@ -243,17 +243,17 @@ impl Endpoint {
                         dropped.malformed += u64::from(!well);
                     }
                     Ok(Taken::Begun(index)) => peers[index].begin(from, now, complaints),
-                    Ok(Taken::Answer) => answers.push((from, scratch.clone())),
+                    Ok(Taken::Response) => responses.push((from, scratch.clone())),
                     Err(refused) => {
                         dropped.count(refused);
                         complaints.refused(refused, from, now);
                     }
                 }
             });
-            for (to, answer) in answers {
+            for (to, response) in responses {
                 // One that does not leave is asked for again.
                 let mut single = Outbox::default();
-                single.push(&self.socket, to, Class::NONE, |out| out.extend_from_slice(&answer));
+                single.push(&self.socket, to, Class::NONE, |out| out.extend_from_slice(&response));
                 let sent = single.flush(&self.socket, to);
                 self.dropped.unanswered += u64::from(sent.taken == 0);
             }
@@ -270,10 +270,10 @@ impl Endpoint {
             let peer = &mut self.peers[index];
             let is_up = self.handshakes.channel(index).is_up(now);
             peer.forget_told(now);
-            peer.tell_change(is_up, now, self.opens, &mut self.complaints);
+            peer.tell_change(is_up, now, self.initiates, &mut self.complaints);
             self.scratch.clear();
             if let Some(to) = peer.address
-                && self.handshakes.poll_opening(index, now, &mut self.scratch)
+                && self.handshakes.poll_initiation(index, now, &mut self.scratch)
             {
                 let mut single = Outbox::default();
                 let scratch = &self.scratch;
@@ -484,10 +484,10 @@ impl Endpoint {
     /// When something is to be sent that nobody asked for.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let greetings = self.peers.iter().map(|peer| peer.next_greeting).min();
-        let openings = self.handshakes.poll_timeout().filter(|_| self.opens);
+        let initiations = self.handshakes.poll_timeout().filter(|_| self.initiates);
         let measuring =
             self.peers.iter().filter(|peer| peer.is_up()).filter_map(Peer::measuring_timeout).min();
-        greetings.into_iter().chain(openings).chain(measuring).min()
+        greetings.into_iter().chain(initiations).chain(measuring).min()
     }
 
     /// How the neighbours are.

@@ -27,7 +27,7 @@ pub fn datagrams(bytes: &[u8]) {
         let local = Local::new(secrets[own].clone(), false);
         HandshakeTable::new(local, Link::Access, role, &[secrets[1 - own].public()])
     };
-    let mut tables = [table(0, Role::Opener), table(1, Role::Answerer)];
+    let mut tables = [table(0, Role::Initiator), table(1, Role::Responder)];
     let (mut frame, mut out) = (vec![0; 65_536], Vec::new());
     let (mut rest, mut now) = (bytes, Instant::from_millis(1_000_000));
     while let [flags, length, pause, after @ ..] = rest {
@@ -38,7 +38,7 @@ pub fn datagrams(bytes: &[u8]) {
         for (table, secret) in tables.iter_mut().zip(&secrets) {
             let mut datagram = datagram.to_vec();
             if *flags & 0x80 != 0 && datagram.len() > 2 * MAC {
-                // An opening has its proof after the MAC.
+                // An initiation has its proof after the MAC.
                 let proof = if datagram[0] == 1 { MAC } else { 0 };
                 let proof = datagram.split_off(datagram.len() - proof);
                 datagram.truncate(datagram.len() - MAC);
@@ -50,7 +50,7 @@ pub fn datagrams(bytes: &[u8]) {
             assert!(taken.is_err(), "nobody made it: {taken:?}");
             assert!(out.is_empty(), "and it is not answered");
             out.clear();
-            table.poll_opening(0, now, &mut out);
+            table.poll_initiation(0, now, &mut out);
             let _ = table.poll_timeout();
         }
     }

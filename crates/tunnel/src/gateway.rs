@@ -92,7 +92,7 @@ impl Gateway {
         let (devices, now) = (&config.devices, clock::now());
         let members = Members::new(&local, devices, config.sending, ipv6, links.len(), now)?;
         let socket = Socket::listen(config.listen)?;
-        let endpoint = Endpoint::new(socket, local, Link::Backhaul, Role::Answerer, &neighbours)?;
+        let endpoint = Endpoint::new(socket, local, Link::Backhaul, Role::Responder, &neighbours)?;
         let tun = Tun::create(&config.tun, members.mtu())?;
         Ok(Self { endpoint, tun, members, turn: 0, links, packet: Vec::new() })
     }

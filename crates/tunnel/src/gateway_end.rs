@@ -85,7 +85,7 @@ impl GatewayEnd {
         let link_overhead = local.overhead();
         let overhead = link_overhead + local.packet_overhead();
         Ok(Self {
-            end: End::new(local, Role::Answerer, device),
+            end: End::new(local, Role::Responder, device),
             settings,
             sending,
             links,
@@ -146,10 +146,10 @@ impl GatewayEnd {
     }
 
     fn relayed(&mut self, link: usize, datagram: &[u8], class: Class, now: Instant) -> Use {
-        let mut answer = Vec::new();
-        let Said { frame, fresh, .. } = match self.end.take(datagram, now, &mut answer) {
-            Came::Answer => {
-                self.replies.push_back((link, answer));
+        let mut response = Vec::new();
+        let Said { frame, fresh, .. } = match self.end.take(datagram, now, &mut response) {
+            Came::Response => {
+                self.replies.push_back((link, response));
                 return Use::Taken;
             }
             Came::Begun | Came::Dropped => return Use::Taken,

@@ -117,7 +117,7 @@ pub struct LinkStatus {
 pub(crate) struct Neighbour {
     pub(crate) name: String,
     pub(crate) key: PublicKey,
-    /// Where it is, if this side opens.
+    /// Where it is, if this side initiates handshakes.
     pub(crate) address: Option<SocketAddr>,
     pub(crate) pace: Pace,
 }
@@ -454,14 +454,14 @@ impl Peer {
         &mut self,
         is_up: bool,
         now: Instant,
-        opens: bool,
+        initiates: bool,
         complaints: &mut Complaints,
     ) {
         let name = &self.name;
         match (self.was_up, is_up, self.address) {
             (false, true, Some(address)) => tracing::info!("link '{name}' is up, with {address}"),
             (true, false, _) => tracing::warn!("link '{name}' is down: nothing is heard of it"),
-            (false, false, Some(address)) if opens => {
+            (false, false, Some(address)) if initiates => {
                 complaints.no_answer(name, address, now);
             }
             _ => {}

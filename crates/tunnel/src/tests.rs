@@ -175,10 +175,10 @@ impl World {
             self.gateway.receive(0, Frame::decode(&out).unwrap(), Class::NONE, now);
         }
         for link in 0..2 {
-            for opening in [true, false] {
+            for initiation in [true, false] {
                 let mut out = Vec::new();
-                let any = if opening {
-                    self.device.poll_opening(now, &mut out)
+                let any = if initiation {
+                    self.device.poll_initiation(now, &mut out)
                 } else {
                     self.device.poll_hello(link, now, &mut out)
                 };

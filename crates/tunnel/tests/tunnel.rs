@@ -367,7 +367,7 @@ fn junk_is_counted_and_dropped_and_harms_nobody() {
     let socket = world.testbed.client.run(|| UdpSocket::bind("0.0.0.0:0")).unwrap();
     let junk = || {
         for round in 0..200_u32 {
-            // Openings, answers and data, none of which anybody made with a key.
+            // Initiations, responses and data, none of which anybody made with a key.
             for kind in 0..4_u8 {
                 let length = [60, 141, 73, 200][usize::from(kind)];
                 let mut bytes = vec![round as u8; length];
@@ -390,19 +390,19 @@ fn junk_is_counted_and_dropped_and_harms_nobody() {
 }
 
 /// The first message of a stranger who knows the gateway's public key: all but the proof.
-fn opening_of_a_stranger(gateway: &SecretKey, number: u32) -> Vec<u8> {
+fn initiation_of_a_stranger(gateway: &SecretKey, number: u32) -> Vec<u8> {
     let digits = gateway.public().to_string();
     let digits = digits.strip_prefix("public:").unwrap().as_bytes();
     let byte = |two: &[u8]| u8::from_str_radix(std::str::from_utf8(two).unwrap(), 16).unwrap();
     let key: Vec<u8> = digits.chunks_exact(2).map(byte).collect();
     let mac = hmac::Key::new(hmac::HMAC_SHA256, &[b"weftline cotag mac", &key[..]].concat());
-    let mut opening = vec![7; 1 + 4 + 8 + 96];
-    opening[0] = 1;
-    opening[1..5].copy_from_slice(&number.to_be_bytes());
-    let mac = hmac::sign(&mac, &opening);
-    opening.extend_from_slice(&mac.as_ref()[..16]);
-    opening.extend_from_slice(&[0; 16]);
-    opening
+    let mut initiation = vec![7; 1 + 4 + 8 + 96];
+    initiation[0] = 1;
+    initiation[1..5].copy_from_slice(&number.to_be_bytes());
+    let mac = hmac::sign(&mac, &initiation);
+    initiation.extend_from_slice(&mac.as_ref()[..16]);
+    initiation.extend_from_slice(&[0; 16]);
+    initiation
 }
 
 #[test]
@@ -421,7 +421,7 @@ fn a_flood_from_one_address_or_ten_thousand_keeps_no_node_out() {
                 let send = |number: u32| {
                     let [_, a, b, c] = (number % addresses + 0x0001_0001).to_be_bytes();
                     let socket = UdpSocket::bind(SocketAddr::from(([127, a, b, c], 0)))?;
-                    socket.send_to(&opening_of_a_stranger(&keys.gateway, number), target)
+                    socket.send_to(&initiation_of_a_stranger(&keys.gateway, number), target)
                 };
                 let flood = || (0..u32::MAX).take_while(|_| !stop.load(Ordering::Relaxed));
                 testbed.server.run(|| flood().try_for_each(|number| send(number).map(drop)))

@@ -1,9 +1,9 @@
 //! A neighbour: its key, the sessions with it, and the handshakes that make them.
 //!
-//! The opener makes a session when there is none, when nothing is heard for [`SILENCE`] (the other
-//! side may have been started anew), and when keys are used up. The answerer goes over to a new
-//! session with the first datagram that comes in it: an opening that was recorded and comes again
-//! changes nothing. What is on its way in the session before is still taken.
+//! The initiator starts a handshake when there is no session, when it has heard nothing for
+//! [`SILENCE`] (the other side may have restarted), and when keys are used up. The responder changes to
+//! a new session with the first datagram that comes in it, so a replayed initiation changes nothing.
+//! Both sides still accept datagrams of the previous session.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -16,33 +16,33 @@ use super::rising::{Allowance, Rising};
 use super::session::{Nonce, RENEW_AFTER, Session};
 use crate::key::PublicKey;
 
-/// Silence after which the opener tries another handshake; nodes greet each other six times in it.
+/// Silence after which the initiator starts another handshake: six greetings are missing then.
 pub(crate) const SILENCE: Duration = Duration::from_millis(600);
-/// The first wait for an answer; each further one is twice as long, up to [`LONGEST_WAIT`].
+/// The first wait for a response; each further wait is twice as long, up to [`LONGEST_WAIT`].
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
-/// An opening is repeated as it is for so long: an answer to any of them will do, even if it takes
-/// longer than the wait.
-const SAME_OPENING: Duration = Duration::from_secs(5);
+/// The initiator repeats the same initiation for so long: a response to any copy will do, even if it
+/// takes longer than the wait.
+const SAME_INITIATION: Duration = Duration::from_secs(5);
 /// The age at which keys are made anew.
 const RENEW_AGE: Duration = Duration::from_secs(120);
-/// Sessions that were answered for and not used yet, at most.
+/// Sessions that the responder prepared and that are not used yet, at most.
 const PENDING: usize = 4;
-/// Openings of a neighbour that are answered in a row, and the time after which there may be another
+/// Initiations of a neighbour that are answered in a row, and the time after which there may be another
 /// one: it makes one each 5 s, or at its start. Each costs about 0.2 ms.
-const OPENINGS: Allowance = Allowance::new(16, Duration::from_millis(200));
+const INITIATIONS: Allowance = Allowance::new(16, Duration::from_millis(200));
 
-/// Who begins handshakes.
+/// Which side of the handshake a node is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// This side: it is further from the gateway.
-    Opener,
-    /// The other side.
-    Answerer,
+    /// The node further from the gateway: it starts handshakes.
+    Initiator,
+    /// The other one: it answers them.
+    Responder,
 }
 
-/// An opening that waits for its answer.
-pub(super) struct Opening {
+/// An initiation that waits for its response.
+pub(super) struct Initiation {
     pub(super) noise: HandshakeState,
     pub(super) index: u32,
     pub(super) datagram: Vec<u8>,
@@ -51,7 +51,7 @@ pub(super) struct Opening {
     wait: Duration,
 }
 
-impl Opening {
+impl Initiation {
     pub(super) fn new(noise: HandshakeState, index: u32, datagram: Vec<u8>, now: Instant) -> Self {
         Self { noise, index, datagram, begun: now, next: now, wait: FIRST_WAIT }
     }
@@ -74,23 +74,23 @@ pub(crate) struct Opened {
 pub(crate) struct Channel {
     pub(super) role: Role,
     pub(super) peer: PublicKey,
-    pub(super) opening: Option<Opening>,
+    pub(super) initiation: Option<Initiation>,
     current: Option<Session>,
     previous: Option<Session>,
     pending: VecDeque<Session>,
     heard: Option<Instant>,
-    /// The times in our openings.
+    /// The times in our initiations.
     pub(super) times: Rising,
-    /// The newest opening that was answered, and the answer.
+    /// The newest initiation that was answered, and the response.
     answered: Option<Answered>,
     allowance: Allowance,
 }
 
-/// An opening that was answered.
+/// An initiation that was answered.
 struct Answered {
     time: u64,
-    opening: Vec<u8>,
-    answer: Vec<u8>,
+    initiation: Vec<u8>,
+    response: Vec<u8>,
 }
 
 impl Channel {
@@ -99,33 +99,33 @@ impl Channel {
         Self {
             role,
             peer,
-            opening: None,
+            initiation: None,
             current: None,
             previous: None,
             pending,
             heard: None,
             times: Rising::default(),
             answered: None,
-            allowance: OPENINGS,
+            allowance: INITIATIONS,
         }
     }
 
-    /// Whether an opening that the neighbour made at `time` is to be answered: only what is newer
-    /// than all that were. The newest itself is answered as it was, should the answer have been
-    /// lost: then the answer is in `out`.
+    /// Whether to answer an initiation that the neighbour made at `time`: it must be newer than all
+    /// that were answered. A copy of the newest gets the same response again, which may have been lost;
+    /// then the response is in `out`.
     ///
     /// # Errors
     /// [`Refused::Old`] and [`Refused::Flood`].
     pub(super) fn admit(
         &mut self,
         time: u64,
-        opening: &[u8],
+        initiation: &[u8],
         now: Instant,
         out: &mut Vec<u8>,
     ) -> Result<bool, Refused> {
         if let Some(answered) = &self.answered {
-            if answered.opening == opening {
-                out.extend_from_slice(&answered.answer);
+            if answered.initiation == initiation {
+                out.extend_from_slice(&answered.response);
                 return Ok(false);
             }
             if time <= answered.time {
@@ -136,9 +136,9 @@ impl Channel {
     }
 
     /// Remembers what was answered.
-    pub(super) fn answered(&mut self, time: u64, opening: &[u8], answer: &[u8]) {
-        let (opening, answer) = (opening.to_vec(), answer.to_vec());
-        self.answered = Some(Answered { time, opening, answer });
+    pub(super) fn answered(&mut self, time: u64, initiation: &[u8], response: &[u8]) {
+        let (initiation, response) = (initiation.to_vec(), response.to_vec());
+        self.answered = Some(Answered { time, initiation, response });
     }
 
     /// Whether there is a session in which something came lately.
@@ -156,40 +156,45 @@ impl Channel {
         self.is_silent(now) || now >= current.begun + RENEW_AGE || current.used() >= RENEW_AFTER
     }
 
-    /// When something is due of a channel that this side opens.
+    /// When something is due, if this side is the initiator.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        if self.role == Role::Answerer {
+        if self.role == Role::Responder {
             return None;
         }
-        if let Some(opening) = &self.opening {
-            return Some(opening.next);
+        if let Some(initiation) = &self.initiation {
+            return Some(initiation.next);
         }
         let Some(current) = &self.current else { return Some(Instant::ZERO) };
         let heard = self.heard.unwrap_or(current.begun);
         Some((heard + SILENCE).min(current.begun + RENEW_AGE))
     }
 
-    /// Appends the opening to `out` if it is to be sent now.
-    pub(super) fn repeat_opening(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
-        let Some(opening) = self.opening.as_mut().filter(|opening| now >= opening.next) else {
+    /// Appends the initiation to `out` if it is to be sent now.
+    pub(super) fn repeat_initiation(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
+        let Some(initiation) = self.initiation.as_mut().filter(|initiation| now >= initiation.next)
+        else {
             return false;
         };
-        opening.next = now + opening.wait;
-        opening.wait = (2 * opening.wait).min(LONGEST_WAIT);
-        out.extend_from_slice(&opening.datagram);
+        initiation.next = now + initiation.wait;
+        initiation.wait = (2 * initiation.wait).min(LONGEST_WAIT);
+        out.extend_from_slice(&initiation.datagram);
         true
     }
 
-    /// Forgets an opening that is too old, or that is no longer wanted.
-    pub(super) fn drop_old_opening(&mut self, now: Instant) {
-        if self.opening.as_ref().is_some_and(|opening| now >= opening.begun + SAME_OPENING) {
-            self.opening = None;
+    /// Forgets an initiation that is too old, or that is no longer wanted.
+    pub(super) fn drop_old_initiation(&mut self, now: Instant) {
+        if self
+            .initiation
+            .as_ref()
+            .is_some_and(|initiation| now >= initiation.begun + SAME_INITIATION)
+        {
+            self.initiation = None;
         }
     }
 
     /// Goes over to a session that this side opened.
     pub(super) fn begin(&mut self, session: Session, now: Instant) {
-        self.opening = None;
+        self.initiation = None;
         self.heard = Some(now);
         let before = self.current.replace(session);
         // The other side goes over to a session when it is spoken to in it: one in which nothing

@@ -1,38 +1,38 @@
 //! The form of a datagram: its kind, whom it is for, and what is encrypted.
 //!
 //! ```text
-//! opening    byte 0: 1 | opener's index, 4 | time, 8 | Noise message 1, 96 | MAC, 16 | proof, 16
-//! answer     byte 0: 2 | answerer's index, 4 | opener's index, 4 | Noise message 2, 48 | MAC, 16
-//! data       byte 0: 3 | receiver's index, 4 | counter, 8 | ciphertext and tag
+//! initiation  byte 0: 1 | initiator's index, 4 | time, 8 | Noise message 1, 96 | MAC, 16 | proof, 16
+//! response    byte 0: 2 | responder's index, 4 | initiator's index, 4 | Noise message 2, 48 | MAC, 16
+//! data        byte 0: 3 | receiver's index, 4 | counter, 8 | ciphertext and tag
 //! ```
 //!
 //! Numbers are big endian. An index names a session at the side that chose it. The MAC
 //! (HMAC-SHA256, cut) has the receiver's public key as its key: who does not know that one cannot make a node do
 //! more than hash. The proof is one with a key that only both nodes can compute, from their static
-//! keys: who is no neighbour is known before anything is computed for it. The time is the opener's,
+//! keys: who is no neighbour is known before anything is computed for it. The time is the initiator's,
 //! in nanoseconds, and rises: what comes again is known as well.
 
 use super::Refused;
 
 /// Bytes of Noise IK's first message without payload: e, s and its tag, the payload's tag.
-pub(super) const OPENING_NOISE: usize = 32 + 48 + 16;
+pub(super) const INITIATION_NOISE: usize = 32 + 48 + 16;
 /// Bytes of Noise IK's second message without payload: e, the payload's tag.
-pub(super) const ANSWER_NOISE: usize = 32 + 16;
+pub(super) const RESPONSE_NOISE: usize = 32 + 16;
 /// Bytes of the MAC.
 pub(crate) const MAC: usize = 16;
-/// Bytes of an opening.
-pub(super) const OPENING: usize = OPENING_HEADER + OPENING_NOISE + 2 * MAC;
-/// Bytes of an opening before its Noise message.
-pub(super) const OPENING_HEADER: usize = 1 + 4 + 8;
-/// Bytes of an answer.
-pub(super) const ANSWER: usize = 1 + 4 + 4 + ANSWER_NOISE + MAC;
+/// Bytes of an initiation.
+pub(super) const INITIATION: usize = INITIATION_HEADER + INITIATION_NOISE + 2 * MAC;
+/// Bytes of an initiation before its Noise message.
+pub(super) const INITIATION_HEADER: usize = 1 + 4 + 8;
+/// Bytes of a response.
+pub(super) const RESPONSE: usize = 1 + 4 + 4 + RESPONSE_NOISE + MAC;
 /// Bytes of a data datagram before its ciphertext.
 pub(super) const DATA_HEADER: usize = 1 + 4 + 8;
 
 /// First bytes of the kinds.
 pub(super) mod kind {
-    pub(in super::super) const OPENING: u8 = 1;
-    pub(in super::super) const ANSWER: u8 = 2;
+    pub(in super::super) const INITIATION: u8 = 1;
+    pub(in super::super) const RESPONSE: u8 = 2;
     pub(in super::super) const DATA: u8 = 3;
 }
 
@@ -40,10 +40,10 @@ pub(super) mod kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Datagram<'a> {
     /// The first message of a handshake.
-    Opening {
-        /// The opener's index.
+    Initiation {
+        /// The initiator's index.
         sender: u32,
-        /// The opener's time.
+        /// The initiator's time.
         time: u64,
         /// Noise message 1.
         noise: &'a [u8],
@@ -57,10 +57,10 @@ pub(crate) enum Datagram<'a> {
         proof: &'a [u8],
     },
     /// The second message of a handshake.
-    Answer {
-        /// The answerer's index.
+    Response {
+        /// The responder's index.
         sender: u32,
-        /// The opener's index.
+        /// The initiator's index.
         receiver: u32,
         /// Noise message 2.
         noise: &'a [u8],
@@ -88,25 +88,25 @@ impl<'a> Datagram<'a> {
             number.map(u32::from_be_bytes).ok_or(Refused::Malformed)
         };
         match bytes.first() {
-            Some(&kind::OPENING) => {
-                if bytes.len() != OPENING {
+            Some(&kind::INITIATION) => {
+                if bytes.len() != INITIATION {
                     return Err(Refused::Malformed);
                 }
-                let (proven, proof) = bytes.split_at(OPENING - MAC);
-                let (covered, mac) = proven.split_at(OPENING - 2 * MAC);
-                let (header, noise) = covered.split_at(OPENING_HEADER);
+                let (proven, proof) = bytes.split_at(INITIATION - MAC);
+                let (covered, mac) = proven.split_at(INITIATION - 2 * MAC);
+                let (header, noise) = covered.split_at(INITIATION_HEADER);
                 let mut time = [0; 8];
                 time.copy_from_slice(&header[5..]);
                 let (sender, time) = (number(1)?, u64::from_be_bytes(time));
-                Ok(Self::Opening { sender, time, noise, covered, mac, proven, proof })
+                Ok(Self::Initiation { sender, time, noise, covered, mac, proven, proof })
             }
-            Some(&kind::ANSWER) => {
-                if bytes.len() != ANSWER {
+            Some(&kind::RESPONSE) => {
+                if bytes.len() != RESPONSE {
                     return Err(Refused::Malformed);
                 }
-                let (covered, mac) = bytes.split_at(ANSWER - MAC);
+                let (covered, mac) = bytes.split_at(RESPONSE - MAC);
                 let noise = &covered[9..];
-                Ok(Self::Answer { sender: number(1)?, receiver: number(5)?, noise, covered, mac })
+                Ok(Self::Response { sender: number(1)?, receiver: number(5)?, noise, covered, mac })
             }
             Some(&kind::DATA) => {
                 let (header, sealed) =

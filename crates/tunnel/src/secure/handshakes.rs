@@ -11,8 +11,8 @@ use subtle::ConstantTimeEq as _;
 use weftline_core::Instant;
 
 use super::Refused;
-use super::channel::{Channel, Opened, Opening, Role};
-use super::datagram::{ANSWER_NOISE, Datagram, MAC, OPENING_NOISE, kind};
+use super::channel::{Channel, Initiation, Opened, Role};
+use super::datagram::{Datagram, INITIATION_NOISE, MAC, RESPONSE_NOISE, kind};
 use super::rising::{Allowance, TimeOfDay};
 use super::session::Session;
 use crate::clock;
@@ -20,7 +20,7 @@ use crate::key::{PublicKey, SecretKey};
 
 const PATTERN: &str = "Noise_IK_25519_AESGCM_SHA256";
 
-/// Openings without a neighbour's proof that are looked at, to say whose they are: at once, and the
+/// Initiations without a neighbour's proof that are looked at, to say whose they are: at once, and the
 /// time after which there may be another one. Each costs about 0.1 ms.
 const STRANGERS: Allowance = Allowance::new(8, Duration::from_millis(100));
 
@@ -84,10 +84,10 @@ pub(crate) struct HandshakeTable {
 pub(crate) enum Taken {
     /// A frame came on a channel.
     Frame(usize, Opened),
-    /// The channel that this side opens has a session now.
+    /// A response has come: the channel has a session now.
     Begun(usize),
-    /// An answer to the sender's opening was appended to the output.
-    Answer,
+    /// A response to the sender's initiation was appended to the output.
+    Response,
 }
 
 impl HandshakeTable {
@@ -117,29 +117,34 @@ impl HandshakeTable {
         self.channels.iter().filter_map(Channel::poll_timeout).min()
     }
 
-    /// Appends the opening that is to be sent to a neighbour now to `out`, if there is one.
-    pub(crate) fn poll_opening(&mut self, index: usize, now: Instant, out: &mut Vec<u8>) -> bool {
+    /// Appends the initiation that is to be sent to a neighbour now to `out`, if there is one.
+    pub(crate) fn poll_initiation(
+        &mut self,
+        index: usize,
+        now: Instant,
+        out: &mut Vec<u8>,
+    ) -> bool {
         let channel = &mut self.channels[index];
-        if channel.role != Role::Opener {
+        if channel.role != Role::Initiator {
             return false;
         }
-        channel.drop_old_opening(now);
-        if channel.opening.is_none() && channel.wants_handshake(now) {
+        channel.drop_old_initiation(now);
+        if channel.initiation.is_none() && channel.wants_handshake(now) {
             let peer = channel.peer;
-            let opening = self.open_handshake(index, &peer, now);
-            self.channels[index].opening = Some(opening);
+            let initiation = self.open_handshake(index, &peer, now);
+            self.channels[index].initiation = Some(initiation);
         }
-        self.channels[index].repeat_opening(now, out)
+        self.channels[index].repeat_initiation(now, out)
     }
 
-    /// Takes a datagram; a frame in it comes into the start of `frame`, an answer to its sender is
-    /// appended to `answer`.
+    /// Takes a datagram; a frame in it comes into the start of `frame`, a response to its sender is
+    /// appended to `response`.
     pub(crate) fn take(
         &mut self,
         bytes: &[u8],
         now: Instant,
         frame: &mut [u8],
-        answer: &mut Vec<u8>,
+        response: &mut Vec<u8>,
     ) -> Result<Taken, Refused> {
         match Datagram::decode(bytes)? {
             Datagram::Data { receiver, counter, sealed } => {
@@ -148,23 +153,23 @@ impl HandshakeTable {
                 let opened = channel.open(receiver, counter, sealed, now, frame)?;
                 Ok(Taken::Frame(index, opened))
             }
-            Datagram::Opening { sender, time, noise, covered, mac, proven, proof } => {
+            Datagram::Initiation { sender, time, noise, covered, mac, proven, proof } => {
                 self.check_mac(covered, mac)?;
                 let proves = |key: &hmac::Key| is_mac(key, proven, proof);
                 let Some(index) = self.proof_keys.iter().position(proves) else {
                     return Err(self.look_at_stranger(noise, now));
                 };
-                if self.channels[index].role != Role::Answerer {
+                if self.channels[index].role != Role::Responder {
                     return Err(Refused::OtherKey);
                 }
-                if self.channels[index].admit(time, bytes, now, answer)? {
-                    let start = answer.len();
-                    self.answer(index, sender, noise, now, answer)?;
-                    self.channels[index].answered(time, bytes, &answer[start..]);
+                if self.channels[index].admit(time, bytes, now, response)? {
+                    let start = response.len();
+                    self.respond(index, sender, noise, now, response)?;
+                    self.channels[index].answered(time, bytes, &response[start..]);
                 }
-                Ok(Taken::Answer)
+                Ok(Taken::Response)
             }
-            Datagram::Answer { sender, receiver, noise, covered, mac } => {
+            Datagram::Response { sender, receiver, noise, covered, mac } => {
                 self.check_mac(covered, mac)?;
                 self.finish(sender, receiver, noise, now).map(Taken::Begun)
             }
@@ -192,22 +197,22 @@ impl HandshakeTable {
         u32::from_be_bytes(bytes)
     }
 
-    fn open_handshake(&mut self, index: usize, peer: &PublicKey, now: Instant) -> Opening {
+    fn open_handshake(&mut self, index: usize, peer: &PublicKey, now: Instant) -> Initiation {
         let time = self.channels[index].times.next((self.local.time_of_day)());
         let builder = self.builder().remote_public_key(&peer.0).expect("set once");
         let mut noise: HandshakeState = builder.build_initiator().expect("all keys are set");
         let own = self.draw_index(index);
-        let mut datagram = vec![kind::OPENING];
+        let mut datagram = vec![kind::INITIATION];
         datagram.extend_from_slice(&own.to_be_bytes());
         datagram.extend_from_slice(&time.to_be_bytes());
-        write_noise(&mut noise, OPENING_NOISE, &mut datagram).expect("it is our turn");
+        write_noise(&mut noise, INITIATION_NOISE, &mut datagram).expect("it is our turn");
         seal_mac(peer, &mut datagram);
         let proof = hmac::sign(&self.proof_keys[index], &datagram);
         datagram.extend_from_slice(&proof.as_ref()[..MAC]);
-        Opening::new(noise, own, datagram, now)
+        Initiation::new(noise, own, datagram, now)
     }
 
-    /// What an opening without a neighbour's proof is.
+    /// What an initiation without a neighbour's proof is.
     fn look_at_stranger(&mut self, message: &[u8], now: Instant) -> Refused {
         if !self.strangers.take(now) {
             return Refused::Flood;
@@ -225,8 +230,8 @@ impl HandshakeTable {
         }
     }
 
-    /// Answers the opening of the neighbour at `index`.
-    fn answer(
+    /// Answers the initiation of the neighbour at `index`.
+    fn respond(
         &mut self,
         index: usize,
         sender: u32,
@@ -242,10 +247,10 @@ impl HandshakeTable {
         }
         let own = self.draw_index(index);
         let start = out.len();
-        out.push(kind::ANSWER);
+        out.push(kind::RESPONSE);
         out.extend_from_slice(&own.to_be_bytes());
         out.extend_from_slice(&sender.to_be_bytes());
-        write_noise(&mut noise, ANSWER_NOISE, out).map_err(|_| Refused::Forged)?;
+        write_noise(&mut noise, RESPONSE_NOISE, out).map_err(|_| Refused::Forged)?;
         let mac = hmac::sign(&mac_key(&peer), &out[start..]);
         out.extend_from_slice(&mac.as_ref()[..MAC]);
         let transport = noise.into_stateless_transport_mode().map_err(|_| Refused::Forged)?;
@@ -254,7 +259,7 @@ impl HandshakeTable {
         Ok(())
     }
 
-    /// Takes the answer to our opening.
+    /// Takes the response to our initiation.
     fn finish(
         &mut self,
         sender: u32,
@@ -264,13 +269,13 @@ impl HandshakeTable {
     ) -> Result<usize, Refused> {
         let index = slot(receiver);
         let channel = self.channels.get_mut(index).ok_or(Refused::Unknown)?;
-        let ours = channel.opening.as_mut().filter(|opening| opening.index == receiver);
-        let opening = ours.ok_or(Refused::Unknown)?;
-        // A message that fails leaves the state as it was, so whoever can only guess an answer does not
+        let ours = channel.initiation.as_mut().filter(|initiation| initiation.index == receiver);
+        let initiation = ours.ok_or(Refused::Unknown)?;
+        // A message that fails leaves the state as it was: an attacker's guess at a response does not
         // keep the right one out.
-        opening.noise.read_message(message, &mut []).map_err(|_| Refused::Forged)?;
-        let opening = channel.opening.take().ok_or(Refused::Unknown)?;
-        let transport = opening.noise.into_stateless_transport_mode();
+        initiation.noise.read_message(message, &mut []).map_err(|_| Refused::Forged)?;
+        let initiation = channel.initiation.take().ok_or(Refused::Unknown)?;
+        let transport = initiation.noise.into_stateless_transport_mode();
         let transport = transport.map_err(|_| Refused::Forged)?;
         let session = Session::new(transport, receiver, sender, now, self.local.plaintext);
         channel.begin(session, now);

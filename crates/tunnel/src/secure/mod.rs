@@ -3,8 +3,9 @@
 //!
 //! Each node has one static key and knows those of its neighbours, so that one round trip proves
 //! both sides and hides their keys; there is no certificate and nothing to negotiate. The node
-//! further from the gateway opens ([`Role::Opener`]): it knows where the other one is, and may
-//! move. A datagram has an explicit counter: any may be lost or overtaken, and none is taken twice.
+//! further from the gateway is the initiator ([`Role::Initiator`]): it knows where the other one is,
+//! and may move. A datagram has an explicit counter: any may be lost or overtaken, and none is taken
+//! twice.
 
 mod channel;
 mod datagram;

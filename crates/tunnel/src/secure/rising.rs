@@ -1,18 +1,18 @@
-//! The time in openings: the time of day in nanoseconds, kept rising, as TAI64N is in WireGuard.
+//! The time in initiations: the time of day in nanoseconds, kept rising, as TAI64N is in WireGuard.
 
 use weftline_core::Instant;
 
 /// Reads the time of day, in nanoseconds since 1970.
 pub(crate) type TimeOfDay = fn() -> u64;
 
-/// The times that this node has written in its openings to a neighbour.
+/// The times that this node has written in its initiations to a neighbour.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rising {
     last: u64,
 }
 
 impl Rising {
-    /// The time for another opening, later than all before, whatever became of the clock.
+    /// The time for another initiation, later than all before, whatever became of the clock.
     pub(super) fn next(&mut self, now: u64) -> u64 {
         self.last = now.max(self.last.saturating_add(1));
         self.last

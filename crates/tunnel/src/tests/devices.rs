@@ -240,7 +240,7 @@ impl World {
                 for kind in 0..3 {
                     let (mut out, end) = (Vec::new(), &mut self.members[device].end);
                     let any = match kind {
-                        0 => end.poll_opening(now, &mut out),
+                        0 => end.poll_initiation(now, &mut out),
                         1 => end.poll_hello(link, now, &mut out),
                         _ => end.poll_losses(now, &mut out),
                     };

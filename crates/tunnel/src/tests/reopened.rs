@@ -68,8 +68,8 @@ fn ip(ns: &Netns, lines: &[&str]) {
 
 /// Both ends of the link, of which one waits as a node does.
 struct Ends {
-    opener: Endpoint,
-    answerer: Endpoint,
+    initiator: Endpoint,
+    responder: Endpoint,
     poller: Poller,
     source: Source,
     inbox: Inbox,
@@ -87,14 +87,14 @@ impl Ends {
         let to: SocketAddr = THERE.parse().unwrap();
         let (socket, peer) = (there.run(|| Ok(Socket::listen(to))), neighbour(2, None));
         let socket = socket.unwrap().unwrap();
-        let answerer =
-            Endpoint::new(socket, local(1), Link::Access, Role::Answerer, &[peer]).unwrap();
+        let responder =
+            Endpoint::new(socket, local(1), Link::Access, Role::Responder, &[peer]).unwrap();
         let (via, peer) = (Some(Via::Interface("w0".to_owned())), neighbour(1, Some(to)));
-        let opener = Endpoint::towards(to, via, local(2), Link::Access, peer).unwrap();
+        let initiator = Endpoint::towards(to, via, local(2), Link::Access, peer).unwrap();
         let mut poller = Poller::new(&Stop::new().unwrap()).unwrap();
-        let source = poller.add(opener.fd()).unwrap();
+        let source = poller.add(initiator.fd()).unwrap();
         let now = Instant::from_millis(1_000_000);
-        Self { opener, answerer, poller, source, inbox: Inbox::new(), now, reopened: 0 }
+        Self { initiator, responder, poller, source, inbox: Inbox::new(), now, reopened: 0 }
     }
 
     /// Lets time pass until both hear each other, or neither does; whether that is so within a minute.
@@ -102,20 +102,20 @@ impl Ends {
         let end = self.now + Duration::from_secs(60);
         while self.now < end {
             self.now += Duration::from_millis(10);
-            let Self { opener, answerer, poller, source, inbox, now, reopened } = self;
+            let Self { initiator, responder, poller, source, inbox, now, reopened } = self;
             if poller.is_ready(*source) {
-                opener.receive(inbox, *now, |_, _, _| Use::Taken);
+                initiator.receive(inbox, *now, |_, _, _| Use::Taken);
             }
-            answerer.receive(inbox, *now, |_, _, _| Use::Taken);
-            for endpoint in [&mut *opener, &mut *answerer] {
+            responder.receive(inbox, *now, |_, _, _| Use::Taken);
+            for endpoint in [&mut *initiator, &mut *responder] {
                 endpoint.tend(*now, &About::default());
                 endpoint.flush(*now);
             }
-            if opener.reopen(*now) {
-                poller.replace(*source, opener.fd()).unwrap();
+            if initiator.reopen(*now) {
+                poller.replace(*source, initiator.fd()).unwrap();
                 *reopened += 1;
             }
-            if [opener.is_up(0, *now), answerer.is_up(0, *now)] == [up; 2] {
+            if [initiator.is_up(0, *now), responder.is_up(0, *now)] == [up; 2] {
                 return true;
             }
             poller.wait(clock::now() + Duration::from_millis(1), false);
