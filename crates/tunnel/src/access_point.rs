@@ -16,7 +16,7 @@ use crate::key::{PublicKey, SecretKey, check_distinct};
 use crate::members::check_devices;
 use crate::peer::{LinkStatus, Neighbour, Pace};
 use crate::poll::{Poller, Stop};
-use crate::run::draw_run;
+use crate::random::random_nonzero;
 use crate::secure::{Link, Local, Role};
 use crate::status::{DeviceStatus, Publish, Status};
 use crate::udp::{Inbox, Socket, Via};
@@ -122,7 +122,7 @@ impl AccessPoint {
         Ok(Self {
             up,
             down,
-            end: ApEnd::new(&keys, u64::from(draw_run()?)),
+            end: ApEnd::new(&keys, u64::from(random_nonzero()?)),
             names: devices.iter().map(|device| device.name.clone()).collect(),
             told: Told::default(),
             packet: Vec::new(),

@@ -8,10 +8,10 @@ use weftline_core::{Bitrate, ByteCount, Instant};
 
 use crate::class::{self, Class, Classes};
 use crate::endpoint::{Around, Use};
+use crate::epoch::Epochs;
 use crate::fifo::Fifo;
-use crate::frame::{self, CODED_HEADER, Coding, DeviceTag, Frame, NO_LIMIT, RunList, Settings};
+use crate::frame::{self, CODED_HEADER, Coding, DeviceTag, EpochList, Frame, NO_LIMIT, Settings};
 use crate::key::PublicKey;
-use crate::runs::Runs;
 use crate::status::{self, Counter, Past};
 use crate::turns::Turns;
 
@@ -32,7 +32,7 @@ enum Downlink {
 struct Member {
     tag: DeviceTag,
     downlink: Downlink,
-    runs: Runs,
+    epochs: Epochs,
     /// What was counted by the settings before.
     past: Past,
     /// Of packets that are held.
@@ -80,7 +80,7 @@ impl ApEnd {
         let member = |key| Member {
             tag: DeviceTag::of(key),
             downlink: Downlink::Unknown,
-            runs: Runs::default(),
+            epochs: Epochs::default(),
             past: Past::default(),
             classes: Classes::default(),
             told: Told::default(),
@@ -100,9 +100,9 @@ impl ApEnd {
         on: &mut Vec<u8>,
     ) -> (Use, Option<usize>) {
         let used = match frame {
-            Frame::Greeting(greeting, runs) => {
+            Frame::Greeting(greeting, epochs) => {
                 if let Some(settings) = greeting.settings {
-                    self.follow(settings, runs);
+                    self.follow(settings, epochs);
                 }
                 Use::Taken
             }
@@ -112,8 +112,8 @@ impl ApEnd {
                 on.extend_from_slice(datagram);
                 return (of.map_or(Use::Unexpected, |_| Use::Taken), of);
             }
-            Frame::Coded { run, .. } | Frame::Down { run, .. } => {
-                let whose = self.members.iter_mut().find(|member| member.runs.is_current(run));
+            Frame::Coded { epoch, .. } | Frame::Down { epoch, .. } => {
+                let whose = self.members.iter_mut().find(|member| member.epochs.is_current(epoch));
                 whose.map_or(Use::Stale, |member| member.receive(frame, around.class, now))
             }
             _ => Use::Unexpected,
@@ -121,13 +121,13 @@ impl ApEnd {
         (used, None)
     }
 
-    /// The gateway's run for each device, and its settings.
-    fn follow(&mut self, settings: Settings, runs: RunList<'_>) {
-        for (tag, run) in runs.iter() {
+    /// The gateway's epoch for each device, and its settings.
+    fn follow(&mut self, settings: Settings, epochs: EpochList<'_>) {
+        for (tag, epoch) in epochs.iter() {
             let Some(member) = self.members.iter_mut().find(|member| member.tag == tag) else {
                 continue;
             };
-            if let Some(settings) = member.runs.follow(run, settings) {
+            if let Some(settings) = member.epochs.follow(epoch, settings) {
                 member.past.add(member.downlink.counters(), member.downlink.unsent());
                 member.downlink = Downlink::new(&settings, self.seed);
                 member.classes = Classes::default();
@@ -149,9 +149,9 @@ impl ApEnd {
         }
     }
 
-    /// The least interval of coding of its devices' runs.
+    /// The least interval of coding of its devices' epochs.
     pub(crate) fn interval(&self) -> Option<Duration> {
-        let settings = self.members.iter().filter_map(|member| member.runs.settings());
+        let settings = self.members.iter().filter_map(|member| member.epochs.settings());
         settings.map(|settings| settings.interval).min()
     }
 
@@ -260,14 +260,15 @@ impl Member {
     /// it is given away always: each waits for the one before. Whether it goes late.
     fn keep(&mut self, late: bool) -> bool {
         let Downlink::Coded(node) = &mut self.downlink else { return false };
-        let cuts_through = self.runs.settings().is_some_and(|settings| settings.cut_through);
+        let cuts_through = self.epochs.settings().is_some_and(|settings| settings.cut_through);
         node.set_giving(!(late && cuts_through));
         late && cuts_through
     }
 
     /// What waits for its link of `rate` beyond what that carries in time.
     fn backlog(&mut self, rate: Bitrate, now: Instant) -> ByteCount {
-        let (Downlink::Coded(node), Some(settings)) = (&self.downlink, self.runs.settings()) else {
+        let (Downlink::Coded(node), Some(settings)) = (&self.downlink, self.epochs.settings())
+        else {
             return ByteCount::ZERO;
         };
         if self.backlog.looked.is_none_or(|looked| now >= looked + MEASURE_EVERY) {
@@ -280,7 +281,7 @@ impl Member {
         self.backlog.bytes
     }
 
-    /// Takes a packet of its run.
+    /// Takes a packet of its epoch.
     fn receive(&mut self, frame: Frame<'_>, class: Class, now: Instant) -> Use {
         match (frame, &mut self.downlink) {
             (Frame::Coded { packet, .. }, Downlink::Coded(node)) => {
@@ -302,17 +303,17 @@ impl Member {
 
     /// Appends what goes out next; its class.
     fn transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Class> {
-        let (run, start) = (self.runs.current(), out.len());
+        let (epoch, start) = (self.epochs.current(), out.len());
         match &mut self.downlink {
             Downlink::Unknown => None,
             Downlink::Coded(node) => {
-                frame::begin_coded(run, out);
+                frame::begin_coded(epoch, out);
                 node.poll_transmit(now, out)?;
                 Some(self.classes.of_coded(&out[start + CODED_HEADER..]))
             }
             Downlink::Plain(fifo, sent) => {
                 let class = fifo.pop(|number, packet| {
-                    frame::begin_down(run, number, out);
+                    frame::begin_down(epoch, number, out);
                     out.extend_from_slice(packet);
                 });
                 *sent += u64::from(class.is_some());

@@ -34,8 +34,8 @@ const REMEMBERED: usize = 256;
 /// The sender's half: it plans trains and estimates the rate from the receiver's reports.
 #[derive(Debug)]
 pub(crate) struct CapacityEstimator {
-    /// Which of this side's measurements; a receiver that hears another begins anew.
-    run: u32,
+    /// The number of this measurement; the receiver begins anew when it changes.
+    measurement: u32,
     pacer: Pacer,
     estimator: Estimator,
     /// The newest train that the estimate knows.
@@ -48,7 +48,7 @@ pub(crate) struct CapacityEstimator {
 /// The receiver's half.
 #[derive(Debug, Default)]
 pub(crate) struct Receiver {
-    run: u32,
+    measurement: u32,
     collector: Collector,
     /// The latest datagrams of the session.
     arrivals: VecDeque<Seen>,
@@ -67,10 +67,11 @@ struct Seen {
 }
 
 impl CapacityEstimator {
-    /// Begins at the next occasion. `run` should be another one after each start of the program.
-    pub(crate) fn new(run: u32, now: Instant) -> Self {
+    /// Begins at the next occasion. `measurement` should be another number after each start of the
+    /// program.
+    pub(crate) fn new(measurement: u32, now: Instant) -> Self {
         Self {
-            run,
+            measurement,
             pacer: new_pacer(now),
             estimator: Estimator::default(),
             known: None,
@@ -81,7 +82,7 @@ impl CapacityEstimator {
 
     /// The receiver may be another program now.
     pub(crate) fn restart(&mut self, now: Instant) {
-        self.run = self.run.wrapping_add(1);
+        self.measurement = self.measurement.wrapping_add(1);
         self.pacer = new_pacer(now);
         (self.known, self.busy) = (None, true);
     }
@@ -130,16 +131,16 @@ impl CapacityEstimator {
         let Burst { train, sent, interval, .. } = *burst;
         let rtt = self.pacer.rtt().unwrap_or_default();
         let header = TrainHeader { train, index: 0, packets, sent, interval, rtt };
-        out.extend_from_slice(&self.run.to_be_bytes());
+        out.extend_from_slice(&self.measurement.to_be_bytes());
         out.extend_from_slice(&first.to_be_bytes());
         wire::put_train(&header, out);
     }
 
     /// Takes what follows the first byte of the receiver's frame; whether it is one.
     pub(crate) fn receive(&mut self, body: &[u8], now: Instant) -> bool {
-        let Some((run, report)) = body.split_first_chunk() else { return false };
+        let Some((measurement, report)) = body.split_first_chunk() else { return false };
         let Ok(report) = wire::read_report(report) else { return false };
-        if u32::from_be_bytes(*run) != self.run {
+        if u32::from_be_bytes(*measurement) != self.measurement {
             // Of trains before the last restart.
             return true;
         }
@@ -191,12 +192,12 @@ impl Receiver {
         translate: impl Fn(Option<Duration>, Instant) -> Stamp,
         now: Instant,
     ) -> bool {
-        let Some((run, rest)) = body.split_first_chunk() else { return false };
+        let Some((measurement, rest)) = body.split_first_chunk() else { return false };
         let Some((first, header)) = rest.split_first_chunk() else { return false };
         let Ok(header) = wire::read_train(header) else { return false };
-        let (run, first) = (u32::from_be_bytes(*run), u64::from_be_bytes(*first));
-        if run != self.run {
-            (self.run, self.collector) = (run, Collector::default());
+        let (measurement, first) = (u32::from_be_bytes(*measurement), u64::from_be_bytes(*first));
+        if measurement != self.measurement {
+            (self.measurement, self.collector) = (measurement, Collector::default());
         }
         if header.packets == 0 {
             if let Some(seen) = self.arrivals.back() {
@@ -232,7 +233,7 @@ impl Receiver {
     }
 
     fn encode(&self, report: &Report, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.run.to_be_bytes());
+        out.extend_from_slice(&self.measurement.to_be_bytes());
         wire::put_report(report, out);
     }
 }

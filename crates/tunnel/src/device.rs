@@ -20,7 +20,7 @@ use crate::key::{PublicKey, SecretKey, check_distinct};
 use crate::packet;
 use crate::peer::{Neighbour, Pace};
 use crate::poll::{Poller, Stop};
-use crate::run::draw_run;
+use crate::random::random_nonzero;
 use crate::secure::{Link, Local};
 use crate::settings::IPV6_MTU;
 use crate::status::{Counter, Publish, Status};
@@ -140,7 +140,7 @@ impl Device {
         Ok(Self {
             paths,
             tun,
-            end: DeviceEnd::new(local, config.gateway_key, names, draw_run()?),
+            end: DeviceEnd::new(local, config.gateway_key, names, random_nonzero()?),
             uplink: config.uplink,
             best: None,
             mtu: IPV6_MTU,

@@ -12,10 +12,10 @@ use weftline_core::Instant;
 use crate::class::{self, At, Class, Classes};
 use crate::end::{Came, End, Said, Tagger};
 use crate::endpoint::Use;
+use crate::epoch::Epochs;
 use crate::frame::{self, Coding, Frame, Losses, Settings, Terms};
 use crate::key::PublicKey;
 use crate::reorder::ReorderBuffer;
-use crate::runs::Runs;
 use crate::secure::{Local, Nonce, Role};
 use crate::settings::PATIENCE;
 use crate::status::{Counter, Past};
@@ -57,16 +57,16 @@ struct Doubted {
 pub(crate) struct DeviceEnd {
     pub(crate) end: End,
     overhead: u16,
-    runs: Runs,
+    epochs: Epochs,
     tagger: Option<Tagger>,
     downlink: Downlink,
     trust: Trust,
     names: Vec<String>,
-    /// What was counted in the runs before.
+    /// What was counted in the epochs before.
     past: Past,
     ways: Vec<Way>,
-    /// This run, and the next number of a packet up.
-    run: u32,
+    /// This epoch, and the next number of a packet up.
+    epoch: u32,
     number: u32,
     sealed: Vec<u8>,
     /// A packet, opened.
@@ -76,7 +76,7 @@ pub(crate) struct DeviceEnd {
     /// What outer headers have said of packets that are not handed out yet.
     classes: Classes,
     ecn_dropped: u64,
-    /// What came of the packets of the gateway's run, and when it is to be told next.
+    /// What came of the packets of the gateway's epoch, and when it is to be told next.
     losses: LossReport,
     next_losses: Instant,
     /// Packets that were handed out.
@@ -84,20 +84,20 @@ pub(crate) struct DeviceEnd {
 }
 
 impl DeviceEnd {
-    /// A device with these access points, in its run `run`.
-    pub(crate) fn new(local: Local, gateway: PublicKey, names: Vec<String>, run: u32) -> Self {
+    /// A device with these access points, in its epoch `epoch`.
+    pub(crate) fn new(local: Local, gateway: PublicKey, names: Vec<String>, epoch: u32) -> Self {
         let way = Way { next_hello: Instant::ZERO, heard: None, rtt: None };
         Self {
             overhead: local.packet_overhead() as u16,
             end: End::new(local, Role::Initiator, gateway),
-            runs: Runs::default(),
+            epochs: Epochs::default(),
             tagger: None,
             downlink: Downlink::Unknown,
             trust: Trust::new(names.len()),
             past: Past::default(),
             ways: vec![way; names.len()],
             names,
-            run,
+            epoch,
             number: 0,
             sealed: Vec::new(),
             plain: Vec::new(),
@@ -123,7 +123,9 @@ impl DeviceEnd {
         match frame {
             Frame::Greeting(..) => Use::Taken,
             Frame::Relay(datagram) => self.relayed(link, datagram),
-            Frame::Coded { run, .. } | Frame::Down { run, .. } if !self.runs.is_current(run) => {
+            Frame::Coded { epoch, .. } | Frame::Down { epoch, .. }
+                if !self.epochs.is_current(epoch) =>
+            {
                 Use::Stale
             }
             Frame::Coded { packet, .. } => self.coded(link, packet, class),
@@ -159,9 +161,9 @@ impl DeviceEnd {
     }
 
     fn follow(&mut self, terms: &Terms) {
-        let Some(settings) = self.runs.follow(terms.run, terms.settings) else { return };
+        let Some(settings) = self.epochs.follow(terms.epoch, terms.settings) else { return };
         self.past.add(self.downlink.counters(), self.downlink.undelivered());
-        // What access points have kept of the runs before opens nowhere.
+        // What access points have kept of the epochs before opens nowhere.
         self.end.forget_previous();
         self.classes = Classes::default();
         self.losses = LossReport::default();
@@ -169,15 +171,15 @@ impl DeviceEnd {
         self.tagger = Some(Tagger::new(&terms.tag_key));
     }
 
-    /// The gateway's run that is followed.
+    /// The gateway's epoch that is followed.
     #[cfg(test)]
     pub(crate) fn follows(&self) -> u32 {
-        self.runs.current()
+        self.epochs.current()
     }
 
-    /// The interval of coding of the run that is followed.
+    /// The interval of coding of the epoch that is followed.
     pub(crate) fn interval(&self) -> Option<Duration> {
-        self.runs.settings().map(|settings| settings.interval)
+        self.epochs.settings().map(|settings| settings.interval)
     }
 
     /// A packet of the coding layer.
@@ -334,7 +336,7 @@ impl DeviceEnd {
     /// Appends a frame with a packet for the gateway to `out`; whether there is a session.
     pub(crate) fn seal(&mut self, packet: &[u8], out: &mut Vec<u8>) -> bool {
         self.sealed.clear();
-        frame::begin_up(self.run, self.number, &mut self.sealed);
+        frame::begin_up(self.epoch, self.number, &mut self.sealed);
         self.sealed.extend_from_slice(packet);
         let said = self.end.say(&self.sealed, out);
         self.number = self.number.wrapping_add(said.into());
@@ -353,7 +355,7 @@ impl DeviceEnd {
         }
         self.sealed.clear();
         let lag = self.lag(link);
-        frame::encode_hello(self.run, now.as_nanos() / 1000, lag, &mut self.sealed);
+        frame::encode_hello(self.epoch, now.as_nanos() / 1000, lag, &mut self.sealed);
         let said = self.end.say(&self.sealed, out);
         if said {
             self.ways[link].next_hello = now + HELLO_INTERVAL;
@@ -386,7 +388,7 @@ impl DeviceEnd {
         self.next_losses = now + MEASURE_EVERY;
         let LossReport { packets, missing } = self.losses;
         self.sealed.clear();
-        Losses { run: self.run, of: self.runs.current(), packets, missing }
+        Losses { epoch: self.epoch, of: self.epochs.current(), packets, missing }
             .encode(&mut self.sealed);
         self.end.say(&self.sealed, out)
     }
@@ -419,7 +421,7 @@ impl DeviceEnd {
 
     /// The longest packet, if the gateway's terms are known.
     pub(crate) fn mtu(&self) -> Option<u16> {
-        let Limits { packet_bytes, .. } = self.runs.settings()?.limits;
+        let Limits { packet_bytes, .. } = self.epochs.settings()?.limits;
         Some(packet_bytes.saturating_sub(self.overhead))
     }
 

@@ -16,7 +16,7 @@ use crate::frame::{self, DeviceTag, Frame, Settings};
 use crate::outbox::Outbox;
 use crate::peer::{self, IP_UDP, LinkStatus, Neighbour, Peer, Train};
 use crate::probe::Translator;
-use crate::run::draw_run;
+use crate::random::random_nonzero;
 use crate::secure::{HandshakeTable, Link, Local, Refused, Role, Taken};
 use crate::udp::{Inbox, Socket, Via};
 
@@ -45,7 +45,7 @@ pub struct Dropped {
     /// Handshake initiations and responses for which the kernel had no room or no route; they are
     /// asked for, or sent, again.
     pub unanswered: u64,
-    /// Of another run of the gateway than the one that is followed.
+    /// Of another epoch of the gateway than the one that is followed.
     pub stale: u64,
     /// Of a kind that this node has no use for.
     pub unexpected: u64,
@@ -96,8 +96,8 @@ impl Endpoint {
         neighbours: &[Neighbour],
     ) -> Result<Self, TunnelError> {
         let keys: Vec<_> = neighbours.iter().map(|neighbour| neighbour.key).collect();
-        let run = draw_run()?;
-        let peers = neighbours.iter().map(|neighbour| Peer::new(neighbour, run)).collect();
+        let measurement = random_nonzero()?;
+        let peers = neighbours.iter().map(|neighbour| Peer::new(neighbour, measurement)).collect();
         Ok(Self {
             socket,
             way: None,
@@ -346,7 +346,7 @@ impl Endpoint {
         let mut frame = std::mem::take(&mut self.scratch);
         frame.clear();
         greeting.encode(&mut frame);
-        frame.extend_from_slice(about.runs);
+        frame.extend_from_slice(about.epochs);
         if self.handshakes.channel(index).sent() > 0 || self.handshakes.channel(index).is_up(now) {
             self.put(index, &frame, Turn::First, now);
         }
@@ -521,7 +521,7 @@ enum Turn {
 pub(crate) enum Use {
     /// It was taken, or what it carries was dropped and counted.
     Taken,
-    /// Of another run of the gateway.
+    /// Of another epoch of the gateway.
     Stale,
     /// No neighbour of this node sends such.
     Unexpected,
@@ -540,8 +540,8 @@ pub(crate) struct Around {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct About<'a> {
     pub(crate) settings: Option<Settings>,
-    /// Its devices with its run for each (`frame::list_run`).
-    pub(crate) runs: &'a [u8],
+    /// Its devices with its epoch for each (`frame::list_epoch`).
+    pub(crate) epochs: &'a [u8],
 }
 
 impl Dropped {

@@ -4,9 +4,9 @@
 //! greeting   byte 0: 1 | sender's time, 8 | time heard last, 8 | its age, 4 |
 //!            how long ago anything came, 4 | longest datagram heard, 2 |
 //!            settings, 16 (all zero where they are not known) | from the gateway for each device:
-//!            device, 4, run, 4
-//! coded      byte 0: 2 | run, 4 | COTAG packet
-//! down       byte 0: 3 | run, 4 | number, 4 | sealed IP packet
+//!            device, 4, epoch, 4
+//! coded      byte 0: 2 | epoch, 4 | COTAG packet
+//! down       byte 0: 3 | epoch, 4 | number, 4 | sealed IP packet
 //! padding    byte 0: 5 | anything
 //! mark       byte 0: 6 | measurement, 4 | first counter, 8 | train's header of the probe, 22
 //! report     byte 0: 7 | measurement, 4 | report of the probe
@@ -19,16 +19,16 @@
 //! Within such a datagram gateway and device say:
 //!
 //! ```text
-//! up         byte 0: 4 | run, 4 | number, 4 | IP packet
-//! hello      byte 0: 10 | device's run, 4 | device's time, 8 | how far the link lags, 4
-//! losses     byte 0: 13 | device's run, 4 | gateway's run, 4 | packets, 8 | of these missing, 8
-//! terms      byte 0: 11 | the hello's time, 8 | run, 4 | settings, 16 | key of tags, 32
+//! up         byte 0: 4 | epoch, 4 | number, 4 | IP packet
+//! hello      byte 0: 10 | device's epoch, 4 | device's time, 8 | how far the link lags, 4
+//! losses     byte 0: 13 | device's epoch, 4 | gateway's epoch, 4 | packets, 8 | of these missing, 8
+//! terms      byte 0: 11 | the hello's time, 8 | epoch, 4 | settings, 16 | key of tags, 32
 //! ```
 //!
-//! Numbers are big endian, times in microseconds. A *run* is a random number that the gateway drew for a
-//! device (in a frame up, the device for itself) at its start: with another run, labels and numbers
-//! begin anew, and by its run an access point knows whose a coded packet is. A *device* is named by
-//! [`DeviceTag`].
+//! Numbers are big endian, times in microseconds. An *epoch* is a random number that the gateway draws
+//! for each device when it starts (in a frame up, the device draws its own). Labels and numbers begin
+//! anew with each epoch, and by the epoch an access point knows which device a coded packet is for. A
+//! *device* is named by [`DeviceTag`].
 
 use std::time::Duration;
 
@@ -46,8 +46,8 @@ pub(crate) const CODED_HEADER: usize = 5;
 pub(crate) const PACKET_HEADER: usize = 9;
 /// Bytes of a greeting.
 const GREETING: usize = 1 + 8 + 8 + 4 + 4 + 2 + SETTINGS;
-/// Bytes of a device and its run behind a greeting.
-const RUN: usize = 4 + 4;
+/// Bytes of a device and its epoch behind a greeting.
+const EPOCH: usize = 4 + 4;
 /// The most devices of a gateway or an access point: a greeting names all of them.
 pub(crate) const MAX_DEVICES: usize = 64;
 /// Bytes of the settings.
@@ -126,13 +126,13 @@ pub(crate) struct Greeting {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Frame<'a> {
     /// With what the gateway says of its devices.
-    Greeting(Greeting, RunList<'a>),
-    /// A packet of the coding layer, from the gateway of `run`.
-    Coded { run: u32, packet: &'a [u8] },
+    Greeting(Greeting, EpochList<'a>),
+    /// A packet of the coding layer, from the gateway of `epoch`.
+    Coded { epoch: u32, packet: &'a [u8] },
     /// A sealed packet that is not coded, on its way to the device.
-    Down { run: u32, number: u32, packet: &'a [u8] },
+    Down { epoch: u32, number: u32, packet: &'a [u8] },
     /// An IP packet on its way to the gateway.
-    Up { run: u32, number: u32, packet: &'a [u8] },
+    Up { epoch: u32, number: u32, packet: &'a [u8] },
     /// It only fills a train.
     Padding,
     /// Which datagrams measured the link (`capacity.rs`).
@@ -146,18 +146,18 @@ pub(crate) enum Frame<'a> {
     Relay(&'a [u8]),
     /// A device asks for the gateway's terms, and says how much later labels come on this link than on
     /// the first one, if it knows.
-    Hello { run: u32, time_us: u64, lag: Option<Duration> },
+    Hello { epoch: u32, time_us: u64, lag: Option<Duration> },
     /// A device reports what came of a gateway's packets.
     Losses(Losses),
     /// What the gateway answers.
     Terms(Terms),
 }
 
-/// What a device has counted in the gateway's run.
+/// What a device has counted in the gateway's epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Losses {
-    /// The device's run, and the gateway's.
-    pub(crate) run: u32,
+    /// The device's epoch, and the gateway's.
+    pub(crate) epoch: u32,
     pub(crate) of: u32,
     /// Packets handed out or given up, and of these those that did not come as they were.
     pub(crate) packets: u64,
@@ -168,7 +168,7 @@ impl Losses {
     /// Appends the frame to `out`.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.push(kind::LOSSES);
-        out.extend_from_slice(&self.run.to_be_bytes());
+        out.extend_from_slice(&self.epoch.to_be_bytes());
         out.extend_from_slice(&self.of.to_be_bytes());
         out.extend_from_slice(&self.packets.to_be_bytes());
         out.extend_from_slice(&self.missing.to_be_bytes());
@@ -177,8 +177,8 @@ impl Losses {
     fn decode(bytes: &[u8]) -> Option<Self> {
         let whole = bytes.len() == 24;
         let read = || {
-            let (run, of) = (u32_at(bytes, 0)?, u32_at(bytes, 4)?);
-            Some(Self { run, of, packets: u64_at(bytes, 8)?, missing: u64_at(bytes, 16)? })
+            let (epoch, of) = (u32_at(bytes, 0)?, u32_at(bytes, 4)?);
+            Some(Self { epoch, of, packets: u64_at(bytes, 8)?, missing: u64_at(bytes, 16)? })
         };
         whole.then(read).flatten()
     }
@@ -203,23 +203,23 @@ impl DeviceTag {
     }
 }
 
-/// Devices and the gateway's run for each, as they stand in a greeting.
+/// Devices and the gateway's epoch for each, as they stand in a greeting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct RunList<'a>(pub(crate) &'a [u8]);
+pub(crate) struct EpochList<'a>(pub(crate) &'a [u8]);
 
-impl RunList<'_> {
-    /// Each device with its run.
+impl EpochList<'_> {
+    /// Each device with its epoch.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (DeviceTag, u32)> {
         self.0
-            .chunks_exact(RUN)
+            .chunks_exact(EPOCH)
             .filter_map(|one| Some((DeviceTag(*one.first_chunk()?), u32_at(one, 4)?)))
     }
 }
 
-/// Appends a device and its run to a list.
-pub(crate) fn list_run(device: DeviceTag, run: u32, out: &mut Vec<u8>) {
+/// Appends a device and its epoch to a list.
+pub(crate) fn list_epoch(device: DeviceTag, epoch: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(&device.0);
-    out.extend_from_slice(&run.to_be_bytes());
+    out.extend_from_slice(&epoch.to_be_bytes());
 }
 
 /// How a gateway sends to a device: what it says to the device alone.
@@ -227,7 +227,7 @@ pub(crate) fn list_run(device: DeviceTag, run: u32, out: &mut Vec<u8>) {
 pub(crate) struct Terms {
     /// The time in the hello that is answered.
     pub(crate) heard_us: u64,
-    pub(crate) run: u32,
+    pub(crate) epoch: u32,
     pub(crate) settings: Settings,
     /// The key of the tags in packets' headers.
     pub(crate) tag_key: [u8; TAG_KEY],
@@ -240,7 +240,7 @@ impl Terms {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.push(kind::TERMS);
         out.extend_from_slice(&self.heard_us.to_be_bytes());
-        out.extend_from_slice(&self.run.to_be_bytes());
+        out.extend_from_slice(&self.epoch.to_be_bytes());
         self.settings.encode(out);
         out.extend_from_slice(&self.tag_key);
     }
@@ -251,7 +251,7 @@ impl Terms {
             return None;
         }
         let settings = Settings::decode(&rest[12..])??;
-        Some(Self { heard_us: u64_at(rest, 0)?, run: u32_at(rest, 8)?, settings, tag_key })
+        Some(Self { heard_us: u64_at(rest, 0)?, epoch: u32_at(rest, 8)?, settings, tag_key })
     }
 }
 
@@ -270,9 +270,9 @@ impl Greeting {
         }
     }
 
-    fn decode(bytes: &[u8]) -> Option<(Self, RunList<'_>)> {
-        let (greeting, runs) = bytes.split_at_checked(GREETING - 1)?;
-        if runs.len() % RUN != 0 || runs.len() > MAX_DEVICES * RUN {
+    fn decode(bytes: &[u8]) -> Option<(Self, EpochList<'_>)> {
+        let (greeting, epochs) = bytes.split_at_checked(GREETING - 1)?;
+        if epochs.len() % EPOCH != 0 || epochs.len() > MAX_DEVICES * EPOCH {
             return None;
         }
         let greeting = Self {
@@ -283,7 +283,7 @@ impl Greeting {
             longest: u16::from_be_bytes(*greeting[24..].first_chunk()?),
             settings: Settings::decode(&greeting[26..])?,
         };
-        Some((greeting, RunList(runs)))
+        Some((greeting, EpochList(epochs)))
     }
 }
 
@@ -339,22 +339,24 @@ impl<'a> Frame<'a> {
         let numbered = || Some((u32_at(rest, 0)?, u32_at(rest, 4)?, rest.get(8..)?));
         match first {
             kind::GREETING => {
-                Greeting::decode(rest).map(|(greeting, runs)| Self::Greeting(greeting, runs))
+                Greeting::decode(rest).map(|(greeting, epochs)| Self::Greeting(greeting, epochs))
             }
-            kind::CODED => Some(Self::Coded { run: u32_at(rest, 0)?, packet: rest.get(4..)? }),
+            kind::CODED => Some(Self::Coded { epoch: u32_at(rest, 0)?, packet: rest.get(4..)? }),
             kind::DOWN => {
-                numbered().map(|(run, number, packet)| Self::Down { run, number, packet })
+                numbered().map(|(epoch, number, packet)| Self::Down { epoch, number, packet })
             }
-            kind::UP => numbered().map(|(run, number, packet)| Self::Up { run, number, packet }),
+            kind::UP => {
+                numbered().map(|(epoch, number, packet)| Self::Up { epoch, number, packet })
+            }
             kind::PADDING => Some(Self::Padding),
             kind::MARK => Some(Self::Mark { body: rest }),
             kind::REPORT => Some(Self::Report { body: rest }),
             kind::RATE => Some(Self::Rate(Bitrate::bps(u64::from_be_bytes(rest.try_into().ok()?)))),
             kind::RELAY => Some(Self::Relay(rest)),
             kind::HELLO if rest.len() == 16 => {
-                let (run, time_us, lag) = (u32_at(rest, 0)?, u64_at(rest, 4)?, u32_at(rest, 12)?);
+                let (epoch, time_us, lag) = (u32_at(rest, 0)?, u64_at(rest, 4)?, u32_at(rest, 12)?);
                 let lag = (lag != UNKNOWN_LAG).then_some(Duration::from_micros(lag.into()));
-                Some(Self::Hello { run, time_us, lag })
+                Some(Self::Hello { epoch, time_us, lag })
             }
             kind::TERMS => Terms::decode(rest).map(Self::Terms),
             kind::LOSSES => Losses::decode(rest).map(Self::Losses),
@@ -397,11 +399,11 @@ pub(crate) fn begin_relay(out: &mut Vec<u8>) {
 }
 
 /// A device asks for the gateway's terms; see [`Frame::Hello`].
-pub(crate) fn encode_hello(run: u32, time_us: u64, lag: Option<Duration>, out: &mut Vec<u8>) {
+pub(crate) fn encode_hello(epoch: u32, time_us: u64, lag: Option<Duration>, out: &mut Vec<u8>) {
     let lag =
         lag.map_or(UNKNOWN_LAG, |lag| lag.as_micros().min(u128::from(UNKNOWN_LAG - 1)) as u32);
     out.push(kind::HELLO);
-    out.extend_from_slice(&run.to_be_bytes());
+    out.extend_from_slice(&epoch.to_be_bytes());
     out.extend_from_slice(&time_us.to_be_bytes());
     out.extend_from_slice(&lag.to_be_bytes());
 }
@@ -430,22 +432,22 @@ pub(crate) fn encode_rate(rate: Bitrate, out: &mut Vec<u8>) {
 }
 
 /// Begins a coded frame; the COTAG packet follows.
-pub(crate) fn begin_coded(run: u32, out: &mut Vec<u8>) {
+pub(crate) fn begin_coded(epoch: u32, out: &mut Vec<u8>) {
     out.push(kind::CODED);
-    out.extend_from_slice(&run.to_be_bytes());
+    out.extend_from_slice(&epoch.to_be_bytes());
 }
 
 /// Begins a frame down; the sealed packet follows.
-pub(crate) fn begin_down(run: u32, number: u32, out: &mut Vec<u8>) {
+pub(crate) fn begin_down(epoch: u32, number: u32, out: &mut Vec<u8>) {
     out.push(kind::DOWN);
-    out.extend_from_slice(&run.to_be_bytes());
+    out.extend_from_slice(&epoch.to_be_bytes());
     out.extend_from_slice(&number.to_be_bytes());
 }
 
 /// Begins a frame up; the IP packet follows.
-pub(crate) fn begin_up(run: u32, number: u32, out: &mut Vec<u8>) {
+pub(crate) fn begin_up(epoch: u32, number: u32, out: &mut Vec<u8>) {
     out.push(kind::UP);
-    out.extend_from_slice(&run.to_be_bytes());
+    out.extend_from_slice(&epoch.to_be_bytes());
     out.extend_from_slice(&number.to_be_bytes());
 }
 
@@ -483,7 +485,7 @@ mod tests {
     }
 
     fn plain(settings: Option<Settings>) -> Frame<'static> {
-        Frame::Greeting(greeting(settings), RunList::default())
+        Frame::Greeting(greeting(settings), EpochList::default())
     }
 
     #[test]
@@ -495,12 +497,12 @@ mod tests {
         assert_eq!(bytes, [&[1][..], &times, &rest].concat());
         assert_eq!(Frame::decode(&bytes), Some(plain(Some(settings()))));
         let device = DeviceTag([1, 2, 3, 4]);
-        list_run(device, 5, &mut bytes);
+        list_epoch(device, 5, &mut bytes);
         assert_eq!(bytes[43..], [1, 2, 3, 4, 0, 0, 0, 5]);
-        let Some(Frame::Greeting(_, runs)) = Frame::decode(&bytes) else { panic!() };
-        assert_eq!(runs.iter().collect::<Vec<_>>(), [(device, 5)]);
+        let Some(Frame::Greeting(_, epochs)) = Frame::decode(&bytes) else { panic!() };
+        assert_eq!(epochs.iter().collect::<Vec<_>>(), [(device, 5)]);
         assert_eq!(Frame::decode(&bytes[..bytes.len() - 1]), None);
-        (1..=MAX_DEVICES).for_each(|_| list_run(device, 5, &mut bytes));
+        (1..=MAX_DEVICES).for_each(|_| list_epoch(device, 5, &mut bytes));
         assert_eq!(Frame::decode(&bytes), None, "too many devices");
         bytes.clear();
         greeting(None).encode(&mut bytes);
@@ -517,9 +519,9 @@ mod tests {
         bytes.clear();
         begin_up(7, 9, &mut bytes);
         assert_eq!((bytes.len(), &bytes[..]), (PACKET_HEADER, &[4, 0, 0, 0, 7, 0, 0, 0, 9][..]));
-        assert_eq!(Frame::decode(&bytes), Some(Frame::Up { run: 7, number: 9, packet: &[] }));
+        assert_eq!(Frame::decode(&bytes), Some(Frame::Up { epoch: 7, number: 9, packet: &[] }));
         bytes.clear();
-        let terms = Terms { heard_us: 6, run: 7, settings: settings(), tag_key: [8; TAG_KEY] };
+        let terms = Terms { heard_us: 6, epoch: 7, settings: settings(), tag_key: [8; TAG_KEY] };
         terms.encode(&mut bytes);
         assert_eq!(bytes.len(), 1 + 8 + 4 + SETTINGS + TAG_KEY);
         assert_eq!(Frame::decode(&bytes), Some(Frame::Terms(terms)));
@@ -528,14 +530,14 @@ mod tests {
         for (lag, said) in [(Some(Duration::from_millis(70)), [0, 1, 17, 112]), (None, [255; 4])] {
             encode_hello(7, 9, lag, &mut bytes);
             assert_eq!(bytes, [&[10, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 9][..], &said].concat());
-            assert_eq!(Frame::decode(&bytes), Some(Frame::Hello { run: 7, time_us: 9, lag }));
+            assert_eq!(Frame::decode(&bytes), Some(Frame::Hello { epoch: 7, time_us: 9, lag }));
             bytes.clear();
         }
         encode_hello(7, 9, Some(Duration::from_secs(1 << 40)), &mut bytes);
         assert_eq!(bytes[13..], [255, 255, 255, 254]);
         assert_eq!(Frame::decode(&bytes[..13]), None);
         bytes.clear();
-        let losses = Losses { run: 1, of: 2, packets: 3, missing: 4 };
+        let losses = Losses { epoch: 1, of: 2, packets: 3, missing: 4 };
         losses.encode(&mut bytes);
         let counts = [0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 4];
         assert_eq!(bytes, [&[13, 0, 0, 0, 1, 0, 0, 0, 2][..], &counts].concat());
@@ -585,8 +587,8 @@ mod tests {
         ) {
             let bytes = [&[kind][..], &rest].concat();
             match Frame::decode(&bytes) {
-                Some(Frame::Greeting(greeting, runs)) => {
-                    prop_assert!(runs.iter().count() <= MAX_DEVICES);
+                Some(Frame::Greeting(greeting, epochs)) => {
+                    prop_assert!(epochs.iter().count() <= MAX_DEVICES);
                     prop_assert!(greeting.settings.is_none_or(|settings| settings.is_possible()));
                 }
                 Some(Frame::Terms(terms)) => prop_assert!(terms.settings.is_possible()),

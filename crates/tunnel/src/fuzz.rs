@@ -6,12 +6,12 @@ use std::time::Duration;
 use weftline_core::Instant;
 
 use crate::capacity::{CapacityEstimator, Receiver};
+use crate::epoch::Epochs;
 use crate::frame::{self, Frame};
 use crate::key::{KEY_BYTES, SecretKey};
 use crate::packet;
 use crate::probe::Stamp;
 use crate::reorder::ReorderBuffer;
-use crate::runs::Runs;
 use crate::secure::{HandshakeTable, Link, Local, MAC, Role, seal_mac};
 
 /// Datagrams, each after its length (2 bytes) and the time since the one before; in the second byte
@@ -63,7 +63,7 @@ pub fn datagrams(bytes: &[u8]) {
 /// # Panics
 /// If one of these does not hold.
 pub fn frames(bytes: &[u8]) {
-    let mut runs = Runs::default();
+    let mut epochs = Epochs::default();
     let mut buffer = ReorderBuffer::new(Duration::from_millis(30));
     let (mut estimator, mut receiver) =
         (CapacityEstimator::new(1, Instant::ZERO), Receiver::default());
@@ -82,13 +82,13 @@ pub fn frames(bytes: &[u8]) {
                 let mut again = Vec::new();
                 greeting.encode(&mut again);
                 let mut last = 0;
-                for (device, run) in list.iter() {
-                    frame::list_run(device, run, &mut again);
-                    last = run;
+                for (device, epoch) in list.iter() {
+                    frame::list_epoch(device, epoch, &mut again);
+                    last = epoch;
                 }
                 assert_eq!(Frame::decode(&again), Some(Frame::Greeting(greeting, list)));
                 assert!(list.iter().count() <= frame::MAX_DEVICES);
-                let follow = |settings| runs.follow(last, settings);
+                let follow = |settings| epochs.follow(last, settings);
                 if let Some(settings) = greeting.settings.and_then(follow) {
                     assert!(settings.is_possible());
                 }
@@ -100,8 +100,8 @@ pub fn frames(bytes: &[u8]) {
                 let _ = packet::flow(&packet);
                 packet::clamp_mss(&mut packet, 1364);
             }
-            Some(Frame::Coded { run, .. }) => {
-                let _ = runs.is_current(run);
+            Some(Frame::Coded { epoch, .. }) => {
+                let _ = epochs.is_current(epoch);
             }
             Some(Frame::Mark { body }) => {
                 let translate = |_, at| Stamp { at, steps: Some(0) };

@@ -134,10 +134,10 @@ impl Gateway {
             }
             self.tun.check()?;
             let Self { endpoint: backhaul, members, .. } = &mut self;
-            if members.list_runs() {
+            if members.list_epochs() {
                 backhaul.greet_soon();
             }
-            let about = About { settings: members.settings(), runs: members.runs() };
+            let about = About { settings: members.settings(), epochs: members.epochs() };
             backhaul.tend(now, &about);
             for link in 0..self.links.len() {
                 if !self.endpoint.is_up(link, now) {

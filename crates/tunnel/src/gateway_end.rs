@@ -15,8 +15,8 @@ use crate::fifo::Fifo;
 use crate::frame::{self, CODED_HEADER, Coding, Frame, Losses, Settings, TAG_KEY, Terms};
 use crate::key::PublicKey;
 use crate::peer::IP_UDP;
+use crate::random::random_nonzero;
 use crate::reorder::ReorderBuffer;
-use crate::run::draw_run;
 use crate::secure::{Local, Nonce, Role};
 use crate::settings::{PATIENCE, Sending};
 use crate::status::{Counter, Past};
@@ -45,23 +45,23 @@ pub(crate) struct GatewayEnd {
     /// When the device was heard last.
     heard: Option<Instant>,
     /// Whether it has heard no labels for so long that it takes the next ones for old: nothing is kept for
-    /// it, nor sealed, until a run begins.
+    /// it, nor sealed, until an epoch begins.
     outdated: bool,
     links: usize,
-    run: u32,
+    epoch: u32,
     tag_key: [u8; TAG_KEY],
     tagger: Tagger,
     downlink: Downlink,
-    /// What was counted in the runs before.
+    /// What was counted in the epochs before.
     past: Past,
     uplink: ReorderBuffer,
-    /// The device's run.
-    device_run: Option<u32>,
-    /// What the device has said of this run's packets.
+    /// The device's epoch.
+    device_epoch: Option<u32>,
+    /// What the device has said of this epoch's packets.
     losses: LossReport,
     /// Frames to go back on links.
     replies: VecDeque<(usize, Vec<u8>)>,
-    /// The number of the next packet that is not coded; it goes on from run to run.
+    /// The number of the next packet that is not coded; it goes on from epoch to epoch.
     next_number: u32,
     scratch: Vec<u8>,
     no_device: u64,
@@ -89,7 +89,7 @@ impl GatewayEnd {
             settings,
             sending,
             links,
-            run: draw_run()?,
+            epoch: random_nonzero()?,
             tag_key,
             tagger: Tagger::new(&tag_key),
             downlink: Downlink::new(&settings, &sending, overhead, links, now)?,
@@ -99,7 +99,7 @@ impl GatewayEnd {
             outdated: false,
             past: Past::default(),
             uplink: ReorderBuffer::new(PATIENCE),
-            device_run: None,
+            device_epoch: None,
             losses: LossReport::default(),
             replies: VecDeque::new(),
             next_number: 0,
@@ -110,9 +110,9 @@ impl GatewayEnd {
         })
     }
 
-    /// Its run: whose a coded packet is, and since when.
-    pub(crate) fn run(&self) -> u32 {
-        self.run
+    /// Its epoch: whose a coded packet is, and since when.
+    pub(crate) fn epoch(&self) -> u32 {
+        self.epoch
     }
 
     /// How the device is sent to.
@@ -131,7 +131,7 @@ impl GatewayEnd {
     }
 
     /// Takes what came on a link, with the class of what is in it; whether access points are to be
-    /// told something new is seen in [`Self::run`].
+    /// told something new is seen in [`Self::epoch`].
     pub(crate) fn receive(
         &mut self,
         link: usize,
@@ -158,8 +158,8 @@ impl GatewayEnd {
         let before = self.heard.replace(now);
         let longest = self.settings.interval * OUTDATED;
         self.outdated |= before.is_some_and(|heard| now.since(heard) >= longest);
-        let (run, hello) = match frame {
-            Frame::Up { run, number, packet } if self.device_run == Some(run) => {
+        let (epoch, hello) = match frame {
+            Frame::Up { epoch, number, packet } if self.device_epoch == Some(epoch) => {
                 if !class.matters() {
                     self.uplink.receive(number, packet, now);
                     return Use::Taken;
@@ -174,24 +174,24 @@ impl GatewayEnd {
                 self.uplink.receive(number, &self.scratch, now);
                 return Use::Taken;
             }
-            Frame::Up { run, .. } => (run, None),
-            Frame::Hello { run, time_us, lag } => (run, Some((time_us, lag))),
+            Frame::Up { epoch, .. } => (epoch, None),
+            Frame::Hello { epoch, time_us, lag } => (epoch, Some((time_us, lag))),
             Frame::Losses(losses) => return self.learn(losses),
             _ => return Use::Unexpected,
         };
-        if self.device_run != Some(run) {
+        if self.device_epoch != Some(epoch) {
             // Whatever a device that was started anew says first begins its session, in which nothing
             // has been sealed then: each place is given once in a session.
             if !fresh {
                 return Use::Stale;
             }
-            if let Err(error) = self.restart(run, now) {
+            if let Err(error) = self.restart(epoch, now) {
                 self.failed = Some(error);
             }
         }
         if self.outdated && fresh {
-            // A run, too, begins in a session in which nothing has been sealed.
-            if let Err(error) = self.begin_run(now) {
+            // An epoch, too, begins in a session in which nothing has been sealed.
+            if let Err(error) = self.begin_epoch(now) {
                 self.failed = Some(error);
             }
         }
@@ -202,7 +202,7 @@ impl GatewayEnd {
                 }
                 self.reply(link, time_us);
             }
-            // The device said it before this end knew its run.
+            // The device said it before this end knew its epoch.
             None => return Use::Stale,
         }
         Use::Taken
@@ -210,7 +210,7 @@ impl GatewayEnd {
 
     /// The device says what came of the packets. Datagrams may overtake each other.
     fn learn(&mut self, said: Losses) -> Use {
-        if Some(said.run) != self.device_run || said.of != self.run {
+        if Some(said.epoch) != self.device_epoch || said.of != self.epoch {
             return Use::Stale;
         }
         let LossReport { packets, missing } = self.losses;
@@ -236,18 +236,22 @@ impl GatewayEnd {
 
     /// The device was started anew: it cannot read what was sealed for it before. Labels and
     /// numbers begin anew.
-    fn restart(&mut self, device_run: u32, now: Instant) -> Result<(), TunnelError> {
+    fn restart(&mut self, device_epoch: u32, now: Instant) -> Result<(), TunnelError> {
         self.uplink.restart();
-        if self.device_run.replace(device_run).is_some() { self.begin_run(now) } else { Ok(()) }
+        if self.device_epoch.replace(device_epoch).is_some() {
+            self.begin_epoch(now)
+        } else {
+            Ok(())
+        }
     }
 
     /// Labels and numbers of packets down begin anew.
-    fn begin_run(&mut self, now: Instant) -> Result<(), TunnelError> {
+    fn begin_epoch(&mut self, now: Instant) -> Result<(), TunnelError> {
         self.outdated = false;
         self.past.add(self.downlink.counters(), self.downlink.unsent());
         let Self { settings, sending, overhead, links, .. } = self;
         self.downlink = Downlink::new(settings, sending, *overhead, *links, now)?;
-        self.run = draw_run()?;
+        self.epoch = random_nonzero()?;
         self.losses = LossReport::default();
         self.tag_key = draw_key()?;
         self.tagger = Tagger::new(&self.tag_key);
@@ -256,9 +260,9 @@ impl GatewayEnd {
 
     /// Tells the device how it is sent to, on the link on which it asked.
     fn reply(&mut self, link: usize, heard_us: u64) {
-        let Self { run, settings, tag_key, .. } = *self;
+        let Self { epoch, settings, tag_key, .. } = *self;
         self.scratch.clear();
-        Terms { heard_us, run, settings, tag_key }.encode(&mut self.scratch);
+        Terms { heard_us, epoch, settings, tag_key }.encode(&mut self.scratch);
         let mut out = Vec::new();
         if self.end.say(&self.scratch, &mut out) {
             self.replies.push_back((link, out));
@@ -300,11 +304,11 @@ impl GatewayEnd {
         now: Instant,
         out: &mut Vec<u8>,
     ) -> Option<Class> {
-        let Self { end, run, tagger, no_device, .. } = self;
+        let Self { end, epoch, tagger, no_device, .. } = self;
         let start = out.len();
         match &mut self.downlink {
             Downlink::Coded(node) => {
-                frame::begin_coded(*run, out);
+                frame::begin_coded(*epoch, out);
                 node.sealing(end).poll_transmit(link, now, out)?;
                 let packet = &mut out[start + CODED_HEADER..];
                 tagger.set(packet);
@@ -313,7 +317,7 @@ impl GatewayEnd {
             Downlink::Plain(fifo) => {
                 let mut sealed = false;
                 let class = fifo.pop(|number, packet| {
-                    frame::begin_down(*run, number, out);
+                    frame::begin_down(*epoch, number, out);
                     sealed = end.seal_packet(Nonce::of_number(number), packet, out);
                 })?;
                 *no_device += u64::from(!sealed);
@@ -365,7 +369,7 @@ impl GatewayEnd {
     /// Whether it can go on.
     ///
     /// # Errors
-    /// That the system has no random numbers for a new run.
+    /// That the system has no random numbers for a new epoch.
     pub(crate) fn check(&mut self) -> Result<(), TunnelError> {
         self.failed.take().map_or(Ok(()), Err)
     }
@@ -400,7 +404,7 @@ impl Downlink {
                 // Around each packet that is coded: frame, encryption, UDP and IP.
                 let overhead_bytes = (CODED_HEADER + overhead + IP_UDP) as u32;
                 let node = NodeConfig { queue, redundancy, overhead_bytes, ..node };
-                let seed = u64::from(draw_run()?);
+                let seed = u64::from(random_nonzero()?);
                 Self::Coded(Box::new(node::Gateway::new(node, links, seed, now)))
             }
         })

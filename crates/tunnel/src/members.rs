@@ -102,7 +102,7 @@ pub(crate) struct Members {
     /// By access point.
     turns: Vec<Turns>,
     /// As they stand in greetings.
-    runs: Vec<u8>,
+    epochs: Vec<u8>,
     /// Packets to no device's address, and of no IP.
     unrouted: u64,
     not_ip: u64,
@@ -143,13 +143,13 @@ impl Members {
             turns: vec![Turns::new(members.len()); links],
             members,
             routes: routes(devices)?,
-            runs: Vec::new(),
+            epochs: Vec::new(),
             unrouted: 0,
             not_ip: 0,
             clamped: 0,
             mtu: sending.tunnel_mtu(local, ipv6)?,
         };
-        new.list_runs();
+        new.list_epochs();
         Ok(new)
     }
 
@@ -163,18 +163,18 @@ impl Members {
         self.members.first().map(|member| member.end.settings())
     }
 
-    /// The devices with their runs, as they stand in greetings.
-    pub(crate) fn runs(&self) -> &[u8] {
-        &self.runs
+    /// The devices with their epochs, as they stand in greetings.
+    pub(crate) fn epochs(&self) -> &[u8] {
+        &self.epochs
     }
 
-    /// Lists the runs anew; whether something has changed.
-    pub(crate) fn list_runs(&mut self) -> bool {
-        let before = std::mem::take(&mut self.runs);
+    /// Lists the epochs anew; whether something has changed.
+    pub(crate) fn list_epochs(&mut self) -> bool {
+        let before = std::mem::take(&mut self.epochs);
         for Member { tag, end, .. } in &self.members {
-            frame::list_run(*tag, end.run(), &mut self.runs);
+            frame::list_epoch(*tag, end.epoch(), &mut self.epochs);
         }
-        self.runs != before
+        self.epochs != before
     }
 
     /// Takes what an access point says, or hands on.
@@ -321,7 +321,7 @@ impl Members {
     /// Whether it can go on.
     ///
     /// # Errors
-    /// That the system has no random numbers for a new run.
+    /// That the system has no random numbers for a new epoch.
     pub(crate) fn check(&mut self) -> Result<(), TunnelError> {
         self.members.iter_mut().try_for_each(|member| member.end.check())
     }

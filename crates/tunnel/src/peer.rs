@@ -180,13 +180,13 @@ impl Train {
 }
 
 impl Peer {
-    /// `run` is of the link's measurements, should there be any.
-    pub(crate) fn new(neighbour: &Neighbour, run: u32) -> Self {
+    /// `measurement` is the number of the link's first measurement, should it be measured.
+    pub(crate) fn new(neighbour: &Neighbour, measurement: u32) -> Self {
         let pacing = match neighbour.pace {
             Pace::Interface => Pacing::Interface,
             Pace::Fixed(rate) => Pacing::Fixed(pacer(rate)),
             Pace::Measured => {
-                let capacity = CapacityEstimator::new(run, Instant::ZERO);
+                let capacity = CapacityEstimator::new(measurement, Instant::ZERO);
                 Pacing::Measured(Box::new(Measured { capacity, pacer: None, train: None }))
             }
         };

@@ -15,7 +15,7 @@ use weftline_core::Instant;
 use crate::class::Class;
 use crate::device_end::DeviceEnd;
 use crate::endpoint::Use;
-use crate::frame::{self, CODED_HEADER, Coding, DeviceTag, Frame, Greeting, RunList};
+use crate::frame::{self, CODED_HEADER, Coding, DeviceTag, EpochList, Frame, Greeting};
 use crate::gateway_end::GatewayEnd;
 use crate::key::SecretKey;
 use crate::secure::Local;
@@ -38,8 +38,8 @@ struct World {
     now: Instant,
     gateway: GatewayEnd,
     aps: [node::AccessPoint; 2],
-    /// The run that access points follow.
-    run: u32,
+    /// The epoch that access points follow.
+    epoch: u32,
     device: DeviceEnd,
     lie: Lie,
     /// Packets that the second access point sent.
@@ -66,7 +66,7 @@ fn content(number: u32, length: usize) -> Vec<u8> {
     packet
 }
 
-/// Access points of the gateway's run.
+/// Access points of the gateway's epoch.
 fn aps(gateway: &GatewayEnd) -> [node::AccessPoint; 2] {
     let settings = gateway.settings();
     let mode = match settings.coding {
@@ -87,7 +87,7 @@ impl World {
         Self {
             now,
             aps: aps(&gateway),
-            run: gateway.run(),
+            epoch: gateway.epoch(),
             gateway,
             device: DeviceEnd::new(local(2), secret(1).public(), names, 7),
             lie,
@@ -120,9 +120,9 @@ impl World {
             self.next += 1;
         }
         self.gateway.handle_timeout(now);
-        let run = self.gateway.run();
-        if self.run != run {
-            self.run = run;
+        let epoch = self.gateway.epoch();
+        if self.epoch != epoch {
+            self.epoch = epoch;
             self.aps = aps(&self.gateway);
         }
         let mut out = Vec::new();
@@ -141,7 +141,7 @@ impl World {
             ap.handle_timeout(now);
             for _ in 0..CARRIED {
                 out.clear();
-                frame::begin_coded(run, &mut out);
+                frame::begin_coded(epoch, &mut out);
                 if ap.poll_transmit(now, &mut out).is_none() {
                     break;
                 }
@@ -391,14 +391,14 @@ fn nobody_but_the_gateway_sets_the_epoch_or_the_settings() {
         longest: 0,
         settings: Some(settings),
     };
-    let mut runs = Vec::new();
-    frame::list_run(DeviceTag::of(&secret(2).public()), 99, &mut runs);
-    let forged = Frame::Greeting(forged, RunList(&runs));
+    let mut epochs = Vec::new();
+    frame::list_epoch(DeviceTag::of(&secret(2).public()), 99, &mut epochs);
+    let forged = Frame::Greeting(forged, EpochList(&epochs));
     world.device.receive(1, forged, Class::NONE, world.now);
-    let coded = Frame::Coded { run: 99, packet: &[0x20; 40] };
+    let coded = Frame::Coded { epoch: 99, packet: &[0x20; 40] };
     assert_eq!(world.device.receive(1, coded, Class::NONE, world.now), Use::Stale);
     // In the clear, and what was said before.
-    let terms = frame::Terms { heard_us: 0, run: 99, settings, tag_key: [0; 32] };
+    let terms = frame::Terms { heard_us: 0, epoch: 99, settings, tag_key: [0; 32] };
     assert_eq!(
         world.device.receive(1, Frame::Terms(terms), Class::NONE, world.now),
         Use::Unexpected
@@ -418,13 +418,13 @@ fn nobody_but_the_gateway_sets_the_epoch_or_the_settings() {
 fn a_device_that_is_started_anew_gets_what_is_sealed_for_it_only() {
     let mut world = World::joined(Sending::default(), honest);
     world.run(50);
-    let run = world.gateway.run();
+    let epoch = world.gateway.epoch();
     let names = vec!["honest".to_owned(), "other".to_owned()];
     world.device = DeviceEnd::new(local(2), secret(1).public(), names, 8);
     for _ in 0..10 {
         world.step(COME);
     }
-    assert_ne!(world.gateway.run(), run, "labels and numbers begin anew");
+    assert_ne!(world.gateway.epoch(), epoch, "labels and numbers begin anew");
     let first = world.next;
     world.run(100);
     for _ in 0..20 {
@@ -442,16 +442,16 @@ fn packets_of_all_lengths_pass_and_longer_ones_are_refused() {
         world.gateway.push(0, &vec![0x45; length], world.now);
         if length % 8 == 0 {
             world.now += Duration::from_millis(1);
-            let (now, run) = (world.now, world.gateway.run());
+            let (now, epoch) = (world.now, world.gateway.epoch());
             for link in 0..2 {
                 let (mut out, mut frames) = (Vec::new(), 0);
                 while world.gateway.poll_transmit(link, now, &mut out).is_some() {
                     frames += 1;
                     assert!(frames < 100_000, "there is always more");
-                    let Some(Frame::Coded { run: of, packet }) = Frame::decode(&out) else {
+                    let Some(Frame::Coded { epoch: of, packet }) = Frame::decode(&out) else {
                         panic!("coded");
                     };
-                    assert!(of == run && Packet::decode(packet).is_ok());
+                    assert!(of == epoch && Packet::decode(packet).is_ok());
                     assert_eq!(wire::tag(packet).map(|tag| tag.len()), Some(4));
                     world.device.receive(link, Frame::decode(&out).unwrap(), Class::NONE, now);
                     out.clear();

@@ -13,7 +13,7 @@ use crate::ap_end::ApEnd;
 use crate::class::Class;
 use crate::device_end::DeviceEnd;
 use crate::endpoint::{Around, Use};
-use crate::frame::{self, Frame, Greeting, RunList};
+use crate::frame::{self, EpochList, Frame, Greeting};
 use crate::members::{GatewayDevice, Members};
 use crate::settings::Sending;
 
@@ -175,7 +175,7 @@ impl World {
     /// What gateway and access point say to each other of the devices.
     fn greet(&mut self, ap: usize) {
         let Self { now, gateway, aps, members, rate, stranger, .. } = self;
-        gateway.list_runs();
+        gateway.list_epochs();
         let greeting = Greeting {
             time_us: 0,
             heard_us: 0,
@@ -184,7 +184,7 @@ impl World {
             longest: 0,
             settings: gateway.settings(),
         };
-        let greeting = Frame::Greeting(greeting, RunList(gateway.runs()));
+        let greeting = Frame::Greeting(greeting, EpochList(gateway.epochs()));
         aps[ap].receive_down(greeting, Around::default(), *now, &mut Vec::new());
         for (device, member) in members.iter_mut().enumerate() {
             if member.reaches[ap] {
@@ -298,10 +298,10 @@ fn a_device_reads_nothing_of_the_others() {
     let heard = std::mem::take(&mut world.heard);
     assert!((0..DEVICES).all(|number| heard.iter().any(|&(of, _)| of == number)));
     let now = world.now;
-    let mut runs = [0; DEVICES];
+    let mut epochs = [0; DEVICES];
     for (of, datagram) in &heard {
-        let Some(Frame::Coded { run, .. }) = Frame::decode(datagram) else { panic!("coded") };
-        runs[*of] = run;
+        let Some(Frame::Coded { epoch, .. }) = Frame::decode(datagram) else { panic!("coded") };
+        epochs[*of] = epoch;
     }
     for (of, datagram) in &heard {
         for (number, member) in world.members.iter_mut().enumerate().filter(|(k, _)| k != of) {
@@ -310,8 +310,8 @@ fn a_device_reads_nothing_of_the_others() {
             assert_eq!(used, Use::Stale, "{number} hears what is for {of}");
             // An access point that says it were this device's.
             let Some(Frame::Coded { packet, .. }) = Frame::decode(datagram) else { panic!() };
-            let run = runs[number];
-            member.end.receive(2, Frame::Coded { run, packet }, Class::NONE, now);
+            let epoch = epochs[number];
+            member.end.receive(2, Frame::Coded { epoch, packet }, Class::NONE, now);
         }
     }
     world.run(50, &[COME; DEVICES]);

@@ -44,15 +44,15 @@ fn a_device_that_was_away_for_long_is_served_again() {
         let mut world = World::joined(Sending::default(), honest);
         world.run(50);
         (0..20).for_each(|_| world.step(0));
-        let run = world.gateway.run();
+        let epoch = world.gateway.epoch();
         world.now += Duration::from_millis(2 * intervals);
         (0..100).for_each(|_| world.step(0));
         let first = world.next;
         world.run(50);
         (0..20).for_each(|_| world.step(0));
         assert_eq!(world.check(first), (world.next - first) as usize, "{intervals}");
-        assert_eq!(world.gateway.run() != run, begins_anew, "{intervals}");
-        assert_eq!(world.device.follows(), world.gateway.run());
+        assert_eq!(world.gateway.epoch() != epoch, begins_anew, "{intervals}");
+        assert_eq!(world.device.follows(), world.gateway.epoch());
     }
 }
 
@@ -67,7 +67,7 @@ fn begin_anew(world: &mut World) -> u64 {
         world.speak();
     }
     assert_eq!(world.device.mtu(), Some(world.mtu as u16));
-    assert_eq!(world.device.follows(), world.gateway.run());
+    assert_eq!(world.device.follows(), world.gateway.epoch());
     assert_eq!(value(&world.device.counters(), "restarts"), 1);
     value(&world.device.counters(), "packets_discarded")
 }

@@ -1,10 +1,10 @@
-//! The number of a node's run.
+//! Random numbers for epochs, measurements and seeds.
 
 use crate::TunnelError;
 
 /// A random number other than 0.
 #[cfg(not(test))]
-pub(crate) fn draw_run() -> Result<u32, TunnelError> {
+pub(crate) fn random_nonzero() -> Result<u32, TunnelError> {
     use ring::rand::{SecureRandom as _, SystemRandom};
     let mut bytes = [0; 4];
     let drawn = SystemRandom::new().fill(&mut bytes);
@@ -15,7 +15,7 @@ pub(crate) fn draw_run() -> Result<u32, TunnelError> {
 /// The next of a sequence that each test has for itself: what is coded is so from a seed, and a test
 /// that fails does so again.
 #[cfg(test)]
-pub(crate) fn draw_run() -> Result<u32, TunnelError> {
+pub(crate) fn random_nonzero() -> Result<u32, TunnelError> {
     thread_local!(static DRAWN: std::cell::Cell<u32> = const { std::cell::Cell::new(0) });
     let number = DRAWN.get().wrapping_add(0x9e37_79b9);
     DRAWN.set(number);
