@@ -72,12 +72,12 @@ fn plan(gop: &GopTable, numbers: &mut Numbers<'_>) {
     let budget = numbers.byte().is_multiple_of(2).then(|| numbers.bytes());
     let effort = u64::from(numbers.byte()) * 64;
     let visibility: Vec<f64> = (0..tiles).map(|_| numbers.value()).collect();
-    let miss: Vec<f64> = (0..tiles).map(|_| numbers.value()).collect();
+    let concealment: Vec<f64> = (0..tiles).map(|_| numbers.value()).collect();
     let truth = Some(&throughput);
     let inputs = Inputs {
         gop,
         visibility: &visibility,
-        miss: &miss,
+        concealment: &concealment,
         throughput: &throughput,
         delivery,
         budget,
@@ -107,5 +107,5 @@ fn whole(plan: &Plan, tiles: usize) {
     let bytes: ByteCount = plan.sent.iter().map(|piece| piece.rung.bytes).sum();
     assert_eq!(bytes, plan.bytes);
     assert!(plan.expected_loss.is_finite() && plan.expected_loss >= 0.0);
-    assert!(plan.sent.iter().all(|piece| (-1e-9..=1.0).contains(&piece.miss_chance)));
+    assert!(plan.sent.iter().all(|piece| (-1e-9..=1.0).contains(&piece.late_chance)));
 }

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use live::{Case, Packaged, Queue, START, TILES, check};
 use weftline_core::ByteCount;
-use weftline_video::evaluate::{MissTable, SessionOutcome};
+use weftline_video::evaluate::{ConcealmentTable, SessionOutcome};
 use weftline_video::geometry::{FieldOfView, Grid, Viewport};
 use weftline_video::head::{Format, Label, Pose, TileProbabilities, Trace, read};
 use weftline_video::rd::RdTable;
@@ -182,7 +182,7 @@ fn packaged(dir: &Path, traces: &[Trace], seed: u64, still: bool) -> Packaged {
         fs::read_to_string(&file).unwrap_or_else(|why| panic!("{}: {why}", file.display()))
     };
     let table = RdTable::parse(&read("rd.csv")).expect("a table of the packager");
-    let misses = MissTable::parse(&read("miss.csv")).expect("a table of the packager");
+    let concealments = ConcealmentTable::parse(&read("miss.csv")).expect("a table of the packager");
     let video = dir.file_name().unwrap_or_default().to_string_lossy();
     let of_video: Vec<&Trace> = traces.iter().filter(|trace| trace.video() == video).collect();
     assert!(of_video.len() > 1, "no heads of the video {video}");
@@ -204,7 +204,13 @@ fn packaged(dir: &Path, traces: &[Trace], seed: u64, still: bool) -> Packaged {
         true => measure(&[&head]),
         false => measure(&others).smoothed(fov, 1.0, others.len()),
     };
-    Packaged { table: table.mixed().expect("measured"), misses, init: init_of(dir), prior, head }
+    Packaged {
+        table: table.mixed().expect("measured"),
+        concealments,
+        init: init_of(dir),
+        prior,
+        head,
+    }
 }
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -36,7 +36,8 @@ fn over_cases(bencher: Bencher<'_, '_>, grid: (usize, usize), plan: impl Fn(&Cas
 fn rates(bencher: Bencher<'_, '_>, grid: (usize, usize)) {
     over_cases(bencher, grid, |case| {
         let tiles = case.gop.tiles().iter().zip(&case.last);
-        let menus: Vec<Menu> = tiles.map(|(tile, &miss)| Menu::new(tile, Some(miss))).collect();
+        let menus: Vec<Menu> =
+            tiles.map(|(tile, &concealment)| Menu::new(tile, Some(concealment))).collect();
         let budget = case.throughput.mean().as_u64();
         black_box(allocate(&menus, &case.visibility, budget));
     });
@@ -66,7 +67,7 @@ fn plan(case: &Case, delivery: &dyn Delivery) {
     let problem = Problem::new(Inputs {
         gop: &case.gop,
         visibility: &case.visibility,
-        miss: &case.grey,
+        concealment: &case.grey,
         throughput: &case.throughput,
         delivery,
         budget: None,

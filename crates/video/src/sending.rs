@@ -78,10 +78,10 @@ impl Planner<'_> {
             Concealment::Grey | Concealment::LastReceived => Vec::new(),
         };
         let base_bytes: ByteCount = base.iter().map(|piece| piece.rung.bytes).sum();
-        let mut miss = chances.concealed.to_vec();
+        let mut concealment = chances.concealed.to_vec();
         for piece in &base {
-            if let Some(miss) = miss.get_mut(piece.tile) {
-                *miss = piece.rung.ws_mse;
+            if let Some(concealment) = concealment.get_mut(piece.tile) {
+                *concealment = piece.rung.ws_mse;
             }
         }
         let wrong = |error: ThroughputError| error.to_string();
@@ -91,7 +91,7 @@ impl Planner<'_> {
         let problem = Problem::new(Inputs {
             gop: tiles,
             visibility: chances.visibility,
-            miss: &miss,
+            concealment: &concealment,
             throughput: &expected,
             delivery: chances.delivery,
             budget: None,
@@ -157,7 +157,7 @@ pub(crate) fn wanted([planned, base]: [Option<Rung>; 2]) -> Wanted {
 fn background(plan: Plan, tiles: &GopTable, chances: &Chances<'_>) -> Plan {
     let sent = coarsest(tiles, chances).into_iter();
     let sent = sent.filter(|piece| seen(piece, chances) > 0.0);
-    let sent: Vec<Piece> = sent.map(|piece| Piece { miss_chance: 1.0, ..piece }).collect();
+    let sent: Vec<Piece> = sent.map(|piece| Piece { late_chance: 1.0, ..piece }).collect();
     let is_sent = |tile: &usize| sent.iter().any(|piece: &Piece| piece.tile == *tile);
     let dropped = (0..tiles.tiles().len()).filter(|tile| !is_sent(tile)).collect();
     Plan { bytes: sent.iter().map(|piece| piece.rung.bytes).sum(), sent, dropped, ..plan }
@@ -168,7 +168,7 @@ fn coarsest(tiles: &GopTable, chances: &Chances<'_>) -> Vec<Piece> {
     let rung =
         |tile: &TileTable| -> Rung { *tile.rungs().last().expect("a tile has a rung at least") };
     let tiles = tiles.tiles().iter().enumerate();
-    let pieces = tiles.map(|(tile, table)| Piece { tile, rung: rung(table), miss_chance: 0.0 });
+    let pieces = tiles.map(|(tile, table)| Piece { tile, rung: rung(table), late_chance: 0.0 });
     let mut pieces: Vec<Piece> = pieces.collect();
     pieces.sort_by(|one, other| seen(other, chances).total_cmp(&seen(one, chances)));
     let mut left = chances.carried;

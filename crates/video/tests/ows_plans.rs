@@ -16,11 +16,11 @@ const WHOLE: TwoEnded = TwoEnded { forward: 0, window: ByteCount::mib(1 << 20) }
 const TRANSPORTS: [&dyn Delivery; 4] =
     [&InOrder, &FbdtStream(SMALL), &FbdtMessages(SMALL), &FbdtMessages(WHOLE)];
 
-fn inputs<'a>(case: &'a Case, miss: &'a [f64], delivery: &'a dyn Delivery) -> Inputs<'a> {
+fn inputs<'a>(case: &'a Case, concealment: &'a [f64], delivery: &'a dyn Delivery) -> Inputs<'a> {
     Inputs {
         gop: &case.gop,
         visibility: &case.visibility,
-        miss,
+        concealment,
         throughput: &case.throughput,
         delivery,
         budget: None,
@@ -36,11 +36,16 @@ fn plan(scheme: &str, inputs: Inputs<'_>) -> Plan {
 
 /// The expected loss by sending the plan over every sample.
 fn loss_when_sent(plan: &Plan, inputs: &Inputs<'_>) -> f64 {
-    let all: f64 = inputs.visibility.iter().zip(inputs.miss).map(|(p, miss)| p * miss).sum();
+    let all: f64 = inputs
+        .visibility
+        .iter()
+        .zip(inputs.concealment)
+        .map(|(p, concealment)| p * concealment)
+        .sum();
     let losses = inputs.throughput.samples().iter().map(|(weight, paths)| {
         let arrived = plan.sent.iter().zip(plan.arrivals(inputs.delivery, paths));
         let gains = arrived.filter(|(_, there)| *there).map(|(piece, _)| {
-            inputs.visibility[piece.tile] * (inputs.miss[piece.tile] - piece.rung.ws_mse)
+            inputs.visibility[piece.tile] * (inputs.concealment[piece.tile] - piece.rung.ws_mse)
         });
         weight * (all - gains.sum::<f64>())
     });
@@ -74,12 +79,17 @@ fn best_order(inputs: &Inputs<'_>) -> f64 {
                 end <= received.prefix || island.start <= start && end <= island.end
             });
             let chance: f64 = there.map(|(weight, _)| *weight).sum();
-            let gain = inputs.visibility[tile] * (inputs.miss[tile] - rung.ws_mse);
+            let gain = inputs.visibility[tile] * (inputs.concealment[tile] - rung.ws_mse);
             let next = set | 1 << tile;
             gains[next] = gains[next].max(gains[set] + chance * gain);
         }
     }
-    let all: f64 = inputs.visibility.iter().zip(inputs.miss).map(|(p, miss)| p * miss).sum();
+    let all: f64 = inputs
+        .visibility
+        .iter()
+        .zip(inputs.concealment)
+        .map(|(p, concealment)| p * concealment)
+        .sum();
     all - gains[full]
 }
 
@@ -103,9 +113,9 @@ fn gaps(delivery: &dyn Delivery) -> Vec<f64> {
     let (mut gaps, mut fixed) = (Vec::new(), 0.0);
     for seed in 0..CASES {
         let case = eight_tiles(seed);
-        let miss = if seed % 2 == 0 { &case.grey } else { &case.last };
+        let concealment = if seed % 2 == 0 { &case.grey } else { &case.last };
         let unbounded = Some(ByteCount::mib(1 << 10));
-        let inputs = Inputs { budget: unbounded, ..inputs(&case, miss, delivery) };
+        let inputs = Inputs { budget: unbounded, ..inputs(&case, concealment, delivery) };
         let best = best_order(&inputs);
         let gap = |scheme| plan(scheme, inputs).expected_loss / best - 1.0;
         gaps.push(gap("ows").max(0.0));
@@ -144,15 +154,19 @@ fn the_subsets_stand_for_all_orders() {
     let inputs = inputs(&case, &case.last, &FbdtMessages(SMALL));
     let five: Vec<_> = case.gop.tiles()[..5].to_vec();
     let gop = GopTable::new(five).expect("five tiles");
-    let inputs =
-        Inputs { gop: &gop, visibility: &case.visibility[..5], miss: &case.last[..5], ..inputs };
+    let inputs = Inputs {
+        gop: &gop,
+        visibility: &case.visibility[..5],
+        concealment: &case.last[..5],
+        ..inputs
+    };
     let bytes = gop.tiles().iter().map(|tile| tile.rungs()[0].bytes).sum();
     let mut least = f64::INFINITY;
     for order in orders(5) {
         let pieces = order.iter().map(|&tile| weftline_video::ows::Piece {
             tile,
             rung: gop.tiles()[tile].rungs()[0],
-            miss_chance: 0.0,
+            late_chance: 0.0,
         });
         let sent = pieces.collect();
         let plan = Plan { sent, dropped: vec![], bytes, expected_loss: 0.0 };
@@ -200,10 +214,10 @@ fn problems_that_are_none_are_refused_and_unknowns_defined() {
     let refusal = |inputs| Problem::new(inputs).expect_err("refused").to_string();
     let few = refusal(Inputs { visibility: &case.visibility[1..], ..whole });
     assert_eq!(few, "visibility has 23 values for 24 tiles; give one per tile, in raster order");
-    let mut miss = case.last.clone();
-    miss[7] = f64::NAN;
-    let nan = refusal(Inputs { miss: &miss, ..whole });
-    assert!(nan.starts_with("miss of tile 7 is NaN; want a number from 0 to"), "{nan}");
+    let mut concealment = case.last.clone();
+    concealment[7] = f64::NAN;
+    let nan = refusal(Inputs { concealment: &concealment, ..whole });
+    assert!(nan.starts_with("concealment of tile 7 is NaN; want a number from 0 to"), "{nan}");
 
     // Nothing known of the viewer: all tiles alike. A path that carries nothing: nothing is sent.
     let zeros = [0.0; 24];
@@ -338,12 +352,12 @@ proptest! {
         grey: bool,
     ) {
         let case = tables::case(seed, 6, 4);
-        let miss = if grey { &case.grey } else { &case.last };
+        let concealment = if grey { &case.grey } else { &case.last };
         let budget = ByteCount::new((case.throughput.mean().as_u64() as f64 * share) as u64);
         let inputs = Inputs {
             budget: Some(budget),
             truth: Some(&case.throughput),
-            ..inputs(&case, miss, TRANSPORTS[transport])
+            ..inputs(&case, concealment, TRANSPORTS[transport])
         };
         let fix = plan("fix", inputs).expected_loss;
         for entry in REGISTRY.iter().filter(|entry| entry.name != "oracle") {
@@ -357,7 +371,7 @@ proptest! {
             prop_assert_eq!(all, (0..24).collect::<Vec<_>>(), "{}", entry.name);
             let told = loss_when_sent(&plan, &inputs);
             prop_assert!((told - plan.expected_loss).abs() <= 1e-9 * told, "{}", entry.name);
-            prop_assert!(plan.sent.iter().all(|p| (-1e-9..=1.0).contains(&p.miss_chance)));
+            prop_assert!(plan.sent.iter().all(|p| (-1e-9..=1.0).contains(&p.late_chance)));
         }
         let ows = plan("ows", inputs);
         prop_assert!(ows.expected_loss <= fix * (1.0 + 1e-9), "{} > {fix}", ows.expected_loss);

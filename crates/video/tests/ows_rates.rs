@@ -47,9 +47,11 @@ fn gap(allocation: &Allocation, exact: f64) -> f64 {
     (allocation.loss - exact) / exact.max(1e-300)
 }
 
-fn menus(gop: &GopTable, miss: Option<&[f64]>) -> Vec<Menu> {
+fn menus(gop: &GopTable, concealment: Option<&[f64]>) -> Vec<Menu> {
     let tiles = gop.tiles().iter().enumerate();
-    tiles.map(|(index, tile)| Menu::new(tile, miss.map(|miss| miss[index]))).collect()
+    tiles
+        .map(|(index, tile)| Menu::new(tile, concealment.map(|concealment| concealment[index])))
+        .collect()
 }
 
 /// Compares on every table that `budget` fits; how many, the mean and the worst gap.
@@ -72,10 +74,10 @@ fn compare<'a>(cases: impl Iterator<Item = (Vec<Menu>, &'a [f64], u64)>) -> (usi
 fn rates_are_within_one_percent_of_the_exact_optimum() {
     let cases: Vec<_> = (0..105).map(|seed| tables::case(seed, 6, 4)).collect();
     let setups = cases.iter().enumerate().map(|(index, case)| {
-        let miss = [None, Some(&case.grey[..]), Some(&case.last[..])][index % 3];
+        let concealment = [None, Some(&case.grey[..]), Some(&case.last[..])][index % 3];
         let share = [0.3, 1.0, 0.6, 2.0][index % 4];
         let budget = case.throughput.mean().as_u64() as f64 * share;
-        let menus = menus(&case.gop, miss);
+        let menus = menus(&case.gop, concealment);
         let least: u64 = menus.iter().map(|menu| menu.choices()[0].bytes).sum();
         (menus, &case.visibility[..], (budget as u64).max(least))
     });

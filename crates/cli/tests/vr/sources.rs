@@ -134,8 +134,8 @@ fn a_transport_stream_with_one_key_frame_is_packaged() {
     fs::remove_file(searched.join("miss.csv")).unwrap();
     vr(at, &format!("package one.ts -o one.ts.pkg {QUICK} --grid 2x1")).unwrap();
     assert!(content(&searched.join("tiles")) == content(&indexed.join("tiles")));
-    let misses = |dir: &Path| fs::read_to_string(dir.join("miss.csv")).unwrap();
-    assert_eq!(misses(&indexed), misses(&searched));
+    let concealments = |dir: &Path| fs::read_to_string(dir.join("miss.csv")).unwrap();
+    assert_eq!(concealments(&indexed), concealments(&searched));
 }
 
 #[test]

@@ -15,7 +15,7 @@ use weftline_core::scheduler::{Entry, SchedulerConfig};
 use weftline_core::{Bitrate, ByteCount};
 use weftline_link::{LinkConfig, LossModel, QueueLimit, RateTrace};
 use weftline_sim::{FlowPlan, LiveOutcome, LivePlan, PathPlan, Plan, Traffic};
-use weftline_video::evaluate::{Concealment, MissTable, Session, SessionOutcome, Weighting};
+use weftline_video::evaluate::{Concealment, ConcealmentTable, Session, SessionOutcome, Weighting};
 use weftline_video::geometry::{FieldOfView, FrameSize, Grid, Orientation, Viewport};
 use weftline_video::head::{Pose, SyntheticViewers, TileProbabilities, Trace};
 use weftline_video::live::{ClientSettings, Content, ServerSettings};
@@ -43,7 +43,7 @@ pub enum Queue {
 #[derive(Clone, Debug)]
 pub struct Packaged {
     pub table: RdTable,
-    pub misses: MissTable,
+    pub concealments: ConcealmentTable,
     /// What a decoder is set up from.
     pub init: ByteCount,
     /// How others looked at it.
@@ -227,13 +227,13 @@ fn table(seed: u64, bytes_at_32: u64) -> Vec<GopTable> {
 }
 
 /// What concealments usually lose: grey, and the last picture of one to four GoPs before.
-fn misses(gops: usize) -> MissTable {
+fn concealments(gops: usize) -> ConcealmentTable {
     let grid = Grid::new(6, 4).unwrap();
     let part = |tile: usize, mse: f64| mse * grid.solid_angle(tile) / (4.0 * PI);
     let grey = (0..TILES).map(|tile| part(tile, 3_000.0)).collect();
     let stale = |tile: usize| [200.0, 300.0, 400.0, 500.0].map(|mse| part(tile, mse)).to_vec();
     let stale = (0..TILES).map(stale).collect();
-    MissTable::new(vec![grey; gops], vec![stale; gops]).unwrap()
+    ConcealmentTable::new(vec![grey; gops], vec![stale; gops]).unwrap()
 }
 
 impl Case {
@@ -272,16 +272,16 @@ impl Case {
         let table = RdTable::new(6, 4, Duration::from_secs(1), tables).unwrap();
         let grid = Grid::new(6, 4).unwrap();
         let (probabilities, trace) = (self.prior(grid), self.head());
-        let misses = match &self.packaged {
-            Some(packaged) => packaged.misses.clone(),
-            None => misses(gops),
+        let concealments = match &self.packaged {
+            Some(packaged) => packaged.concealments.clone(),
+            None => concealments(gops),
         };
         let viewport = Viewport::new(FieldOfView::default());
         let mut seconds = self.carried();
         seconds.splice(0..0, vec![seconds[0].clone(); WARM_UP]);
         let session = Session {
             table: &table,
-            misses: &misses,
+            concealments: &concealments,
             parts: None,
             init: self.init(),
             probabilities: &probabilities,
@@ -333,18 +333,19 @@ impl Case {
     fn content(&self) -> Content {
         let grid = Grid::new(6, 4).unwrap();
         let frame = FrameSize::new(1440, 720).unwrap();
-        let (table, misses, prior) = match &self.packaged {
+        let (table, concealments, prior) = match &self.packaged {
             Some(packaged) => {
-                let Packaged { table, misses, prior, .. } = &**packaged;
-                (table.clone(), misses.clone(), Some(prior.clone()))
+                let Packaged { table, concealments, prior, .. } = &**packaged;
+                (table.clone(), concealments.clone(), Some(prior.clone()))
             }
             None => {
                 let table = table(self.seed, self.bytes_at_32);
                 let table = RdTable::new(6, 4, Duration::from_secs(1), table).unwrap();
-                (table, misses(PACKAGED), self.still.then(|| self.seen(grid)))
+                (table, concealments(PACKAGED), self.still.then(|| self.seen(grid)))
             }
         };
-        let content = Content::new(frame, 25, table, Some(misses), prior, Some(self.gops)).unwrap();
+        let content =
+            Content::new(frame, 25, table, Some(concealments), prior, Some(self.gops)).unwrap();
         content.with_init(self.init())
     }
 

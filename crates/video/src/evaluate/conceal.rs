@@ -11,19 +11,19 @@ const MAX_AGES: usize = 16;
 /// What concealments lose, measured on the original when it is packaged. All values are parts of
 /// the frame's WS-MSE, like those of an R-D table.
 #[derive(Clone, Debug, PartialEq)]
-pub struct MissTable {
+pub struct ConcealmentTable {
     /// Per GoP and tile: mid-grey in its place.
     grey: Vec<Vec<f64>>,
     /// Per GoP, tile and age less one: the last picture of the GoP that is so many GoPs older.
     stale: Vec<Vec<Vec<f64>>>,
 }
 
-impl MissTable {
+impl ConcealmentTable {
     /// A table of what grey loses, per GoP and tile, and of what the last picture of older GoPs
     /// does, per GoP, tile and age (one GoP first). Ages beyond those given are shown as grey.
     ///
     /// # Errors
-    /// [`EvaluateError::Miss`] if a value is negative or not finite, [`EvaluateError::Mismatch`]
+    /// [`EvaluateError::Concealment`] if a value is negative or not finite, [`EvaluateError::Mismatch`]
     /// if the two have not the same GoPs and tiles.
     pub fn new(grey: Vec<Vec<f64>>, stale: Vec<Vec<Vec<f64>>>) -> Result<Self, EvaluateError> {
         let shape = |tiles: Vec<usize>| format!("{} GoPs of {tiles:?} tiles", tiles.len());
@@ -37,7 +37,7 @@ impl MissTable {
             for (tile, &value) in tiles.iter().enumerate() {
                 let all = stale[gop][tile].iter().copied().chain([value]);
                 if let Some(value) = all.into_iter().find(|value| !(0.0..1e12).contains(value)) {
-                    return Err(EvaluateError::Miss { gop, tile, value });
+                    return Err(EvaluateError::Concealment { gop, tile, value });
                 }
             }
         }

@@ -24,7 +24,7 @@ mod views;
 mod tests;
 
 pub use crate::shown::{Concealment, PSNR_CEILING_DB, Shown};
-pub use conceal::MissTable;
+pub use conceal::ConcealmentTable;
 pub use parts::{Parts, TileParts};
 pub use session::{GopDetail, GopOutcome, Session, SessionOutcome, Weighting, rate_for};
 pub use views::Views;
@@ -45,7 +45,7 @@ pub enum EvaluateError {
     /// The grid of the R-D table cannot be one of a frame.
     #[error(transparent)]
     Grid(#[from] crate::geometry::GeometryError),
-    /// A line of a [`MissTable`]'s text.
+    /// A line of a [`ConcealmentTable`]'s text.
     #[error("line {line}: {reason}")]
     Line {
         /// The line, counted from 1.
@@ -53,9 +53,9 @@ pub enum EvaluateError {
         /// What is wrong with it.
         reason: String,
     },
-    /// A value of a [`MissTable`].
+    /// A value of a [`ConcealmentTable`].
     #[error("the concealment of tile {tile} of GoP {gop} loses {value}; want a number from 0 up")]
-    Miss {
+    Concealment {
         /// The GoP.
         gop: usize,
         /// The tile.

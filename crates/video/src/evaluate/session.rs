@@ -8,7 +8,7 @@ use weftline_core::{Bitrate, ByteCount};
 
 use super::parts::Parts;
 use super::paths::Paths;
-use super::{EvaluateError, MissTable, Views};
+use super::{ConcealmentTable, EvaluateError, Views};
 use crate::forecast::Forecast;
 use crate::geometry::{Grid, Viewport};
 use crate::head::{TileProbabilities, Trace};
@@ -36,7 +36,7 @@ pub struct Session<'a> {
     /// The scene.
     pub table: &'a RdTable,
     /// What concealments of the scene lose.
-    pub misses: &'a MissTable,
+    pub concealments: &'a ConcealmentTable,
     /// Where in the tiles that is, if it is known: viewers' views are of its cells then.
     pub parts: Option<&'a Parts>,
     /// What the decoder of an encoding of a tile is set up from: what the first of it to arrive
@@ -259,9 +259,9 @@ impl Session<'_> {
             return differs("the head motion", got, wanted);
         }
         let gops = self.table.gops().len();
-        let tiles = (0..gops).map(|gop| self.misses.tiles(gop));
+        let tiles = (0..gops).map(|gop| self.concealments.tiles(gop));
         if let Some(found) = tiles.into_iter().find(|tiles| *tiles != grid.tiles()) {
-            let got = format!("{found} tiles in {} GoPs", self.misses.gops());
+            let got = format!("{found} tiles in {} GoPs", self.concealments.gops());
             let wanted = format!("{} tiles in {gops} GoPs", grid.tiles());
             return differs("the table of concealments", got, wanted);
         }
@@ -339,7 +339,7 @@ impl Session<'_> {
 
     /// What is shown of a tile of which nothing is there, and what that loses.
     fn conceal(&self, held: &Held, gop: usize, tile: usize) -> (Shown, f64) {
-        let (grey, changes) = self.misses.of(gop, tile);
+        let (grey, changes) = self.concealments.of(gop, tile);
         held.conceal(self.concealment, gop, tile, Concealments { grey, changes })
     }
 

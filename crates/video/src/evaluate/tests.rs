@@ -39,11 +39,11 @@ fn table(grid: Grid, gops: usize) -> RdTable {
     RdTable::new(columns, rows, SECOND, (0..gops).map(|_| gop()).collect()).unwrap()
 }
 
-fn misses(grid: Grid, gops: usize) -> MissTable {
+fn concealments(grid: Grid, gops: usize) -> ConcealmentTable {
     let tiles = || 0..grid.tiles();
     let grey = |tile| part(grid, tile, GREY);
     let stale = |tile| [1.0, 2.0, 3.0].map(|age| part(grid, tile, STALE * age)).to_vec();
-    MissTable::new(
+    ConcealmentTable::new(
         vec![tiles().map(grey).collect(); gops],
         vec![tiles().map(stale).collect(); gops],
     )
@@ -59,7 +59,7 @@ fn still(seconds: u32) -> Trace {
 /// A session's parts, so that a test changes what it is about.
 struct Setting {
     table: RdTable,
-    misses: MissTable,
+    concealments: ConcealmentTable,
     probabilities: TileProbabilities,
     viewport: Viewport,
     trace: Trace,
@@ -77,14 +77,14 @@ impl Setting {
         let probabilities = TileProbabilities::measure([&trace], grid, &viewport, SECOND).unwrap();
         let probabilities = probabilities.smoothed(FieldOfView::default(), 1.0, 1);
         let seconds = mbps.iter().map(|&mbps| vec![Bitrate::mbps(mbps)]).collect();
-        let (table, misses) = (table(grid, gops), misses(grid, gops));
-        Self { table, misses, probabilities, viewport, trace, seconds }
+        let (table, concealments) = (table(grid, gops), concealments(grid, gops));
+        Self { table, concealments, probabilities, viewport, trace, seconds }
     }
 
     fn session(&self, scheme: &str, concealment: Concealment) -> Session<'_> {
         Session {
             table: &self.table,
-            misses: &self.misses,
+            concealments: &self.concealments,
             parts: None,
             init: ByteCount::ZERO,
             probabilities: &self.probabilities,
@@ -183,12 +183,12 @@ fn expected_and_realised_errors_agree_on_average() {
     let mut rng = Rng::stream(5, "rates");
     let seconds: Vec<Vec<Bitrate>> =
         (0..50).map(|_| vec![Bitrate::kbps(2_000 + 500 * rng.below(5))]).collect();
-    let (table, misses) = (table(grid, 20), misses(grid, 20));
+    let (table, concealments) = (table(grid, 20), concealments(grid, 20));
     let (mut expected, mut realised) = (0.0, 0.0);
     for trace in &traces[8..] {
         let session = Session {
             table: &table,
-            misses: &misses,
+            concealments: &concealments,
             parts: None,
             init: ByteCount::ZERO,
             probabilities: &probabilities,
@@ -233,25 +233,25 @@ fn what_does_not_fit_together_is_told() {
     let slow =
         TileProbabilities::measure([&setting.trace], Grid::default(), &setting.viewport, long);
     let slow = slow.unwrap();
-    let few = misses(other, 1);
+    let few = concealments(other, 1);
     let none: Vec<Vec<Bitrate>> = Vec::new();
     let errors = [
         Session { probabilities: &coarse, ..good }.run().unwrap_err(),
         Session { probabilities: &slow, ..good }.run().unwrap_err(),
-        Session { misses: &few, ..good }.run().unwrap_err(),
+        Session { concealments: &few, ..good }.run().unwrap_err(),
         Session { seconds: &none, ..good }.run().unwrap_err(),
         Session { warm_up: 0, ..good }.run().unwrap_err(),
         Session { warm_up: 2, ..good }.run().unwrap_err(),
-        MissTable::new(vec![vec![f64::NAN]], vec![vec![vec![]]]).unwrap_err(),
-        MissTable::new(vec![vec![1.0]], vec![vec![vec![1.0, -2.0]]]).unwrap_err(),
-        MissTable::new(vec![vec![1.0]], vec![]).unwrap_err(),
-        MissTable::parse("").unwrap_err(),
-        MissTable::parse("gop,tile,grey,stale2\n").unwrap_err(),
-        MissTable::parse("gop,tile,grey\n0,0,1\n0,2,1\n").unwrap_err(),
-        MissTable::parse("gop,tile,grey\n0,0,1\n1,1,1\n").unwrap_err(),
-        MissTable::parse("gop,tile,grey,stale1\n0,0,1\n").unwrap_err(),
-        MissTable::parse("gop,tile,grey\n0,0,inf\n").unwrap_err(),
-        MissTable::parse("gop,tile,grey\n0,0,-1\n").unwrap_err(),
+        ConcealmentTable::new(vec![vec![f64::NAN]], vec![vec![vec![]]]).unwrap_err(),
+        ConcealmentTable::new(vec![vec![1.0]], vec![vec![vec![1.0, -2.0]]]).unwrap_err(),
+        ConcealmentTable::new(vec![vec![1.0]], vec![]).unwrap_err(),
+        ConcealmentTable::parse("").unwrap_err(),
+        ConcealmentTable::parse("gop,tile,grey,stale2\n").unwrap_err(),
+        ConcealmentTable::parse("gop,tile,grey\n0,0,1\n0,2,1\n").unwrap_err(),
+        ConcealmentTable::parse("gop,tile,grey\n0,0,1\n1,1,1\n").unwrap_err(),
+        ConcealmentTable::parse("gop,tile,grey,stale1\n0,0,1\n").unwrap_err(),
+        ConcealmentTable::parse("gop,tile,grey\n0,0,inf\n").unwrap_err(),
+        ConcealmentTable::parse("gop,tile,grey\n0,0,-1\n").unwrap_err(),
     ];
     let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
     insta::assert_snapshot!(texts.join("\n"));
@@ -262,10 +262,10 @@ fn what_does_not_fit_together_is_told() {
 
 #[test]
 fn tables_of_concealments_are_written_and_read() {
-    let table = misses(Grid::default(), 3);
+    let table = concealments(Grid::default(), 3);
     let text = table.to_csv();
     assert!(text.starts_with("gop,tile,grey,stale1,stale2,stale3\n0,0,"), "{text}");
-    assert_eq!(MissTable::parse(&text).unwrap(), table);
+    assert_eq!(ConcealmentTable::parse(&text).unwrap(), table);
 }
 
 proptest! {

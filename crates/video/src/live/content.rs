@@ -7,7 +7,7 @@ use weftline_core::ByteCount;
 
 use super::LiveError;
 use super::wire::{GOP_LENGTHS, MAX_INIT, MAX_SAMPLE_RATE, MAX_TO_PLAYER, SoundFormat};
-use crate::evaluate::MissTable;
+use crate::evaluate::ConcealmentTable;
 use crate::geometry::{FrameSize, Grid};
 use crate::head::TileProbabilities;
 use crate::rd::{GopTable, MAX_GOPS, RdTable};
@@ -56,8 +56,8 @@ enum Gops {
 #[derive(Clone, Debug)]
 struct Packaged {
     table: RdTable,
-    misses: MissTable,
-    misses_measured: bool,
+    concealments: ConcealmentTable,
+    concealments_measured: bool,
     prior: Option<TileProbabilities>,
     gops: u32,
     init: ByteCount,
@@ -90,7 +90,7 @@ pub struct LiveGop {
     pub tiles: Option<GopTable>,
     /// What concealments lose, by tile: mid-grey, and pictures that are one, two, … GoPs old; parts of the
     /// frame's WS-MSE.
-    pub misses: Vec<(f64, Vec<f64>)>,
+    pub concealments: Vec<(f64, Vec<f64>)>,
     /// What a decoder of a tile is set up from, bytes.
     pub init: ByteCount,
     /// What the decoder of its sound is set up from, and the segment of its sound, bytes; `None` if none is
@@ -105,7 +105,7 @@ pub(super) struct GopView<'a> {
     pub(super) packaged: u32,
     /// Its encodings; nothing if it is a gap.
     pub(super) tiles: Option<&'a GopTable>,
-    misses: Misses<'a>,
+    concealments: Concealments<'a>,
     /// What a decoder is set up from.
     pub(super) init: ByteCount,
     /// What the decoder of its sound is set up from, and its sound.
@@ -113,17 +113,17 @@ pub(super) struct GopView<'a> {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Misses<'a> {
-    Table(&'a MissTable),
+enum Concealments<'a> {
+    Table(&'a ConcealmentTable),
     Tiles(&'a [(f64, Vec<f64>)]),
 }
 
 impl<'a> GopView<'a> {
     /// What a tile loses in grey, and as a picture one, two, … GoPs old.
-    pub(super) fn misses(&self, tile: usize) -> (f64, &'a [f64]) {
-        match self.misses {
-            Misses::Table(table) => table.of(self.packaged as usize, tile),
-            Misses::Tiles(tiles) => {
+    pub(super) fn concealments(&self, tile: usize) -> (f64, &'a [f64]) {
+        match self.concealments {
+            Concealments::Table(table) => table.of(self.packaged as usize, tile),
+            Concealments::Tiles(tiles) => {
                 tiles.get(tile).map_or((0.0, &[][..]), |(grey, changes)| (*grey, changes))
             }
         }
@@ -132,9 +132,9 @@ impl<'a> GopView<'a> {
 
 impl<'a> From<&'a LiveGop> for GopView<'a> {
     fn from(gop: &'a LiveGop) -> Self {
-        let LiveGop { number, tiles, misses, init, sound } = gop;
-        let (tiles, misses) = (tiles.as_ref(), Misses::Tiles(misses));
-        Self { packaged: *number, tiles, misses, init: *init, sound: *sound }
+        let LiveGop { number, tiles, concealments, init, sound } = gop;
+        let (tiles, concealments) = (tiles.as_ref(), Concealments::Tiles(concealments));
+        Self { packaged: *number, tiles, concealments, init: *init, sound: *sound }
     }
 }
 
@@ -146,7 +146,7 @@ impl LiveGop {
         let fits = |tile: &crate::rd::TileTable| {
             tile.rungs().iter().map(|rung| rung.qp).eq(content.qps.iter().copied())
         };
-        if self.misses.len() != wanted
+        if self.concealments.len() != wanted
             || (self.sound.is_some() && content.sound.is_none())
             || tiles.is_some_and(|gop| gop.tiles().len() != wanted || !gop.tiles().iter().all(fits))
         {
@@ -161,7 +161,7 @@ impl LiveGop {
 
 impl Content {
     /// The content of a package: the size of its frame, how many pictures a GoP has, its tables.
-    /// Without `misses`, what concealments usually lose is taken. `prior` is how other viewers
+    /// Without `concealments`, what concealments usually lose is taken. `prior` is how other viewers
     /// looked at it. A stream of more GoPs than the package has begins again after the last;
     /// `gops` is how many it has, by default once all.
     ///
@@ -171,7 +171,7 @@ impl Content {
         frame: FrameSize,
         gop_frames: u32,
         table: RdTable,
-        misses: Option<MissTable>,
+        concealments: Option<ConcealmentTable>,
         prior: Option<TileProbabilities>,
         gops: Option<u32>,
     ) -> Result<Self, LiveError> {
@@ -186,11 +186,11 @@ impl Content {
         {
             return wrong(format!("head motion measured for {} tiles; measure anew", prior.grid()));
         }
-        let misses_measured = misses.is_some();
-        let misses = misses.map_or_else(|| usual_misses(grid, &table), Ok)?;
+        let concealments_measured = concealments.is_some();
+        let concealments = concealments.map_or_else(|| usual_concealments(grid, &table), Ok)?;
         let count = table.gops().len();
-        let fits = |gop| misses.tiles(gop) == grid.tiles();
-        if misses.gops() != count || !(0..count).all(fits) {
+        let fits = |gop| concealments.tiles(gop) == grid.tiles();
+        if concealments.gops() != count || !(0..count).all(fits) {
             return wrong("the table of concealments is not of this package".to_owned());
         }
         let gops = gops.unwrap_or(count as u32);
@@ -200,7 +200,8 @@ impl Content {
         let rungs = table.gops()[0].tiles()[0].rungs();
         let qps = rungs.iter().map(|rung| rung.qp).collect();
         let (init, sound) = (ByteCount::ZERO, None);
-        let packaged = Packaged { table, misses, misses_measured, prior, gops, init, sound };
+        let packaged =
+            Packaged { table, concealments, concealments_measured, prior, gops, init, sound };
         let gops = Gops::Package(Box::new(packaged));
         Ok(Self { frame, grid, gop, gop_frames, qps, sound: None, gops })
     }
@@ -292,9 +293,9 @@ impl Content {
     }
 
     /// Whether what concealments lose was measured, or is only what is usual.
-    pub const fn misses_measured(&self) -> bool {
+    pub const fn concealments_measured(&self) -> bool {
         match &self.gops {
-            Gops::Package(packaged) => packaged.misses_measured,
+            Gops::Package(packaged) => packaged.concealments_measured,
             Gops::Live => true,
         }
     }
@@ -313,8 +314,9 @@ impl Content {
         let packaged = gop % content.table.gops().len() as u32;
         let index = packaged as usize;
         let sound = content.sound.as_ref().map(|sound| [sound.init, sound.segments[index]]);
-        let (tiles, misses) = (&content.table.gops()[index], Misses::Table(&content.misses));
-        Some(GopView { packaged, tiles: Some(tiles), misses, init: content.init, sound })
+        let (tiles, concealments) =
+            (&content.table.gops()[index], Concealments::Table(&content.concealments));
+        Some(GopView { packaged, tiles: Some(tiles), concealments, init: content.init, sound })
     }
 
     /// How likely each tile of a GoP is seen, as far as others have watched before.
@@ -353,12 +355,12 @@ pub fn check_lengths(gops: &[GopTable]) -> Result<(), LiveError> {
 }
 
 /// What concealments usually lose, by the tiles' shares of the sphere.
-fn usual_misses(grid: Grid, table: &RdTable) -> Result<MissTable, LiveError> {
+fn usual_concealments(grid: Grid, table: &RdTable) -> Result<ConcealmentTable, LiveError> {
     let count = table.gops().len();
     let part = |tile: usize, mse: f64| mse * grid.solid_angle(tile) / (4.0 * PI);
     let grey: Vec<f64> = (0..grid.tiles()).map(|tile| part(tile, USUAL_GREY)).collect();
     let changes = |tile| USUAL_CHANGES.map(|mse| part(tile, mse)).to_vec();
     let changes: Vec<Vec<f64>> = (0..grid.tiles()).map(changes).collect();
-    MissTable::new(vec![grey; count], vec![changes; count])
+    ConcealmentTable::new(vec![grey; count], vec![changes; count])
         .map_err(|error| LiveError::Content(error.to_string()))
 }

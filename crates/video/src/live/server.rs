@@ -560,7 +560,7 @@ impl Server {
         });
         let dropped = plan.plan.dropped.len();
         let sent = count - dropped;
-        let late: f64 = plan.plan.sent[plan.base..].iter().map(|piece| piece.miss_chance).sum();
+        let late: f64 = plan.plan.sent[plan.base..].iter().map(|piece| piece.late_chance).sum();
         self.planned.push_back(PlannedGop {
             gop,
             sent,
@@ -621,7 +621,7 @@ impl Server {
 
     /// What a tile loses if nothing of it is there, as far as the server knows what the player has.
     fn concealed(&self, player: &Player, gop: u32, view: &GopView<'_>, tile: usize) -> f64 {
-        let (grey, changes) = view.misses(tile);
+        let (grey, changes) = view.concealments(tile);
         let concealment = self.settings.concealment;
         player.held.conceal(concealment, gop as usize, tile, Concealments { grey, changes }).1
     }
@@ -647,7 +647,7 @@ impl Server {
         };
         let rungs = sending.rungs(self.content.grid().tiles());
         let tile = |(tile, [planned, base]): (usize, [Option<Rung>; 2])| {
-            let (grey, changes) = view.misses(tile);
+            let (grey, changes) = view.concealments(tile);
             let changes = changes.iter().take(MAX_AGES).map(|change| *change as f32).collect();
             let (planned, base) = (planned.map(told), base.map(told));
             TileNotice { planned, base, grey: grey as f32, changes }

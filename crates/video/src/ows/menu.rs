@@ -22,9 +22,9 @@ pub struct Menu {
 }
 
 impl Menu {
-    /// The rungs of `tile`; with `miss`, not sending it is a choice too and loses that much.
-    pub fn new(tile: &TileTable, miss: Option<f64>) -> Self {
-        let skip = miss.map(|ws_mse| Choice { rung: None, bytes: 0, ws_mse });
+    /// The rungs of `tile`; with `concealment`, not sending it is a choice too and loses that much.
+    pub fn new(tile: &TileTable, concealment: Option<f64>) -> Self {
+        let skip = concealment.map(|ws_mse| Choice { rung: None, bytes: 0, ws_mse });
         let rungs = tile.rungs().iter().enumerate().map(|(index, rung)| Choice {
             rung: Some(index),
             bytes: rung.bytes.as_u64(),

@@ -5,10 +5,10 @@
 //! to what is shown in place of a late one. Here the expected loss of a GoP is
 //!
 //! ```text
-//! F(π, R) = Σ P(t)·[(1 − ε_π(t))·D(R(t)) + ε_π(t)·D_miss(t)]
+//! F(π, R) = Σ P(t)·[(1 − ε_π(t))·D(R(t)) + ε_π(t)·D_concealed(t)]
 //! ```
 //!
-//! with `D_miss` the distortion of the concealment (grey, the tile's last picture, a base layer)
+//! with `D_concealed` the distortion of the concealment (grey, the tile's last picture, a base layer)
 //! and `ε_π(t)` the probability that tile `t` is not whole at the deadline, which follows from the
 //! bytes sent before it, the [`Throughput`] to be expected and the transport's [`Delivery`]. A
 //! tile that is not sent has ε = 1.

@@ -15,9 +15,9 @@ pub struct Inputs<'a> {
     /// P(t): how likely each tile is seen, weighted by how much of it. One value per tile, from 0
     /// up; only their proportions matter. All zero means that nothing is known: all tiles alike.
     pub visibility: &'a [f64],
-    /// D_miss(t): what each tile loses if it is not whole at the deadline, as a part of the frame's
+    /// D_concealed(t): what each tile loses if it is not whole at the deadline, as a part of the frame's
     /// WS-MSE like [`Rung::ws_mse`]. It is the concealment's.
-    pub miss: &'a [f64],
+    pub concealment: &'a [f64],
     /// What the paths may carry until the deadline.
     pub throughput: &'a Throughput,
     /// The transport.
@@ -83,7 +83,7 @@ pub struct Piece {
     /// The rung it is sent at.
     pub rung: Rung,
     /// ε: how likely it is not whole at the deadline.
-    pub miss_chance: f64,
+    pub late_chance: f64,
 }
 
 /// What is sent of a GoP, and in what order.
@@ -111,11 +111,13 @@ impl<'a> Problem<'a> {
     /// Checks the inputs.
     ///
     /// # Errors
-    /// If there is not one visibility and one miss per tile, or if a value is negative, infinite
+    /// If there is not one visibility and one concealment per tile, or if a value is negative, infinite
     /// or not a number.
     pub fn new(inputs: Inputs<'a>) -> Result<Self, ProblemError> {
         let tiles = inputs.gop.tiles().len();
-        for (what, values) in [("visibility", inputs.visibility), ("miss", inputs.miss)] {
+        for (what, values) in
+            [("visibility", inputs.visibility), ("concealment", inputs.concealment)]
+        {
             if values.len() != tiles {
                 return Err(ProblemError::Count { what, given: values.len(), tiles });
             }
@@ -126,8 +128,8 @@ impl<'a> Problem<'a> {
         }
         let unknown = inputs.visibility.iter().all(|&p| p == 0.0);
         let visibility = if unknown { vec![1.0; tiles] } else { inputs.visibility.to_vec() };
-        let menus = inputs.gop.tiles().iter().zip(inputs.miss);
-        let menus = menus.map(|(tile, &miss)| Menu::new(tile, Some(miss))).collect();
+        let menus = inputs.gop.tiles().iter().zip(inputs.concealment);
+        let menus = menus.map(|(tile, &concealment)| Menu::new(tile, Some(concealment))).collect();
         let budget = inputs.budget.unwrap_or_else(|| inputs.throughput.mean()).as_u64();
         Ok(Self { visibility, budget, menus, inputs })
     }
@@ -178,7 +180,7 @@ impl<'a> Problem<'a> {
 
     /// What is gained when a tile arrives at a rung, against its concealment.
     pub(super) fn gain(&self, tile: usize, rung: Option<usize>) -> f64 {
-        let saved = |rung| self.inputs.miss[tile] - self.rung(tile, rung).ws_mse;
+        let saved = |rung| self.inputs.concealment[tile] - self.rung(tile, rung).ws_mse;
         rung.map_or(0.0, |rung| self.visibility[tile] * saved(rung))
     }
 
@@ -200,13 +202,13 @@ impl<'a> Problem<'a> {
             let rung = self.rung(tile, rung);
             let end = start + rung.bytes.as_u64();
             chances[tile] = 1.0 - outlook.on_time(start as f64, end as f64);
-            sent.push(Piece { tile, rung, miss_chance: chances[tile] });
+            sent.push(Piece { tile, rung, late_chance: chances[tile] });
             start = end;
         }
         let loss = (0..self.tiles()).map(|tile| {
             let arrived = draft.rungs[tile].map_or(0.0, |rung| self.rung(tile, rung).ws_mse);
             let late = chances[tile];
-            self.visibility[tile] * ((1.0 - late) * arrived + late * self.inputs.miss[tile])
+            self.visibility[tile] * ((1.0 - late) * arrived + late * self.inputs.concealment[tile])
         });
         Plan {
             expected_loss: loss.sum(),

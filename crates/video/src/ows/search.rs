@@ -96,7 +96,8 @@ struct Search<'a, 'b> {
 impl<'a, 'b> Search<'a, 'b> {
     fn new(problem: &'a Problem<'b>) -> Self {
         let inputs = problem.inputs();
-        let scale: f64 = problem.visibility().iter().zip(inputs.miss).map(|(p, m)| p * m).sum();
+        let scale: f64 =
+            problem.visibility().iter().zip(inputs.concealment).map(|(p, m)| p * m).sum();
         let outlook = Outlook::new(inputs.delivery, inputs.throughput);
         Self { problem, outlook, best: None, least_gain: SAME * scale }
     }

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rayon::prelude::*;
 use weftline_core::{Bitrate, ByteCount};
 use weftline_video::evaluate::{
-    Concealment, EvaluateError, GopDetail, MissTable, Parts, Session, SessionOutcome, Views,
+    Concealment, ConcealmentTable, EvaluateError, GopDetail, Parts, Session, SessionOutcome, Views,
     Weighting,
 };
 use weftline_video::geometry::{FieldOfView, Grid, Viewport};
@@ -88,7 +88,7 @@ pub struct Scene {
     /// Its rate-distortion table.
     pub table: RdTable,
     /// What concealments lose.
-    pub misses: MissTable,
+    pub concealments: ConcealmentTable,
     /// Where in the tiles their losses are; not in packages of before.
     pub parts: Option<Arc<Parts>>,
     /// The same where viewports mix their pixels.
@@ -104,9 +104,9 @@ impl Scene {
     /// [`VrError::Damaged`] if the package has no table of concealments.
     pub fn of(package: &Package) -> Result<Self, VrError> {
         let name = package.dir().file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let (table, misses) = (package.table().clone(), package.misses()?);
+        let (table, concealments) = (package.table().clone(), package.concealments()?);
         let [parts, mixed_parts] = package.parts().map(|parts| parts.map(Arc::new));
-        Ok(Self { name, table, misses, parts, mixed_parts, init: package.init_bytes() })
+        Ok(Self { name, table, concealments, parts, mixed_parts, init: package.init_bytes() })
     }
 
     /// The same scene as viewports show it that mix each pixel from four of the frame. What
@@ -116,7 +116,7 @@ impl Scene {
     /// # Errors
     /// [`VrError::Invalid`] if that was not measured when the source was packaged.
     pub fn mixed(&self) -> Result<Self, VrError> {
-        let Self { name, misses, init, mixed_parts, .. } = self.clone();
+        let Self { name, concealments, init, mixed_parts, .. } = self.clone();
         let table = self.table.mixed().ok_or_else(|| {
             VrError::Invalid(format!(
                 "the table of the package '{name}' has no mixed_mse, as those of before; run \
@@ -124,7 +124,7 @@ impl Scene {
             ))
         })?;
         let parts = mixed_parts.clone();
-        Ok(Self { name, table, misses, parts, mixed_parts, init })
+        Ok(Self { name, table, concealments, parts, mixed_parts, init })
     }
 
     /// The grid of what losses are known of: cells, or else tiles.
@@ -285,7 +285,7 @@ impl One<'_> {
         let delivery = self.rates.delivery();
         let session = Session {
             table: &self.scene.table,
-            misses: &self.scene.misses,
+            concealments: &self.scene.concealments,
             parts: self.scene.parts.as_deref(),
             init: self.scene.init,
             probabilities: &self.audience.probabilities,

@@ -27,11 +27,11 @@ fn scene(gops: usize) -> Scene {
     let table = RdTable::new(4, 2, SECOND, (0..gops).map(|_| gop()).collect()).unwrap();
     let grey: Vec<f64> = (0..8).map(|tile| part(tile, 4_000.0)).collect();
     let stale: Vec<Vec<f64>> = (0..8).map(|tile| vec![part(tile, 500.0)]).collect();
-    let misses = MissTable::new(vec![grey; gops], vec![stale; gops]).unwrap();
+    let concealments = ConcealmentTable::new(vec![grey; gops], vec![stale; gops]).unwrap();
     Scene {
         name: "hall".to_owned(),
         table,
-        misses,
+        concealments,
         parts: None,
         mixed_parts: None,
         init: ByteCount::ZERO,

@@ -40,7 +40,7 @@ pub(super) struct Gop {
     /// Its number in the source, which those that were left free have not.
     pub(super) source: u64,
     /// What its tiles lose where they are concealed.
-    pub(super) misses: Vec<(f64, Vec<f64>)>,
+    pub(super) concealments: Vec<(f64, Vec<f64>)>,
     /// When all of it was there.
     pub(super) read: Instant,
     pub(super) work: Work,
@@ -120,12 +120,12 @@ impl Desk {
         }
     }
 
-    /// A GoP is there, of that number in the source; `misses` is asked for what it loses where it is
+    /// A GoP is there, of that number in the source; `concealments` is asked for what it loses where it is
     /// concealed, given how many numbers nothing came for. Its number in the stream, if it has one.
     pub(super) fn take(
         &self,
         source: u64,
-        misses: impl FnOnce(u32) -> Vec<(f64, Vec<f64>)>,
+        concealments: impl FnOnce(u32) -> Vec<(f64, Vec<f64>)>,
     ) -> Option<u32> {
         let slot = self.lock().timeline.handle_gop(self.now());
         let Slot::Take { number, missed } = slot else {
@@ -133,8 +133,8 @@ impl Desk {
             (self.tell)(LiveEvent::LeftOut(1));
             return None;
         };
-        let (misses, read) = (misses(missed), Instant::now());
-        self.lock().gops.insert(number, Gop { source, misses, read, work: Work::Under });
+        let (concealments, read) = (concealments(missed), Instant::now());
+        self.lock().gops.insert(number, Gop { source, concealments, read, work: Work::Under });
         Some(number)
     }
 

@@ -124,11 +124,11 @@ impl Reader {
                 open.write(&mut file, &picture, pixels)?;
             }
             drop(file);
-            let misses = |missed| {
+            let concealments = |missed| {
                 following.skip(missed);
                 following.next(&self.desk.plan, open.luma())
             };
-            if let Some(number) = self.desk.take(source, misses) {
+            if let Some(number) = self.desk.take(source, concealments) {
                 open.gop = number;
                 self.give(jobs, Job { open });
             }

@@ -22,14 +22,14 @@ pub(super) struct Sender {
     /// Those whose files are kept.
     kept: VecDeque<u32>,
     /// What concealments lost in the GoP before: of a gap nobody knows.
-    misses: Vec<(f64, Vec<f64>)>,
+    concealments: Vec<(f64, Vec<f64>)>,
 }
 
 impl Sender {
     pub(super) fn new(desk: &Arc<Desk>, store: &Arc<Store>, sound: Option<Arc<LiveSound>>) -> Self {
-        let misses = vec![(0.0, Vec::new()); desk.plan.grid().tiles()];
+        let concealments = vec![(0.0, Vec::new()); desk.plan.grid().tiles()];
         let (desk, store) = (Arc::clone(desk), Arc::clone(store));
-        Self { desk, store, sound, kept: VecDeque::new(), misses }
+        Self { desk, store, sound, kept: VecDeque::new(), concealments }
     }
 
     /// Sends until the source has ended.
@@ -76,11 +76,16 @@ impl Sender {
         {
             self.store.remove(&self.desk.plan, old);
         }
-        let mut sent =
-            LiveGop { number, tiles: None, misses: Vec::new(), init: ByteCount::ZERO, sound: None };
+        let mut sent = LiveGop {
+            number,
+            tiles: None,
+            concealments: Vec::new(),
+            init: ByteCount::ZERO,
+            sound: None,
+        };
         let (mut lost, mut written, mut sound) = (Some(Lost::Source), None, None);
-        if let Some(Gop { source, misses, read, work }) = gop {
-            self.misses = misses;
+        if let Some(Gop { source, concealments, read, work }) = gop {
+            self.concealments = concealments;
             lost = match work {
                 Work::Under => Some(Lost::Encoder { behind: read.elapsed() }),
                 Work::Lost(lost) => Some(lost),
@@ -97,7 +102,7 @@ impl Sender {
                 (sent.sound, sound) = self.sound(source, number).unzip();
             }
         }
-        sent.misses.clone_from(&self.misses);
+        sent.concealments.clone_from(&self.concealments);
         let (gop, store) = (Arc::new(sent), Arc::clone(&self.store));
         SentGop { gop, lost, record: written, sound, store }
     }

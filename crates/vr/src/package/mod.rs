@@ -16,12 +16,12 @@
 //! comes last, after all that it names was synced. So work that was ended in any way goes on where
 //! it stopped; files that were cut or changed since are found by their lengths and digests and made again.
 
+mod concealment;
 mod encode;
 mod gops;
 mod ladder;
 mod layer;
 mod luma;
-mod miss;
 mod mpd;
 mod parts;
 mod pictures;
@@ -41,7 +41,7 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use weftline_core::ByteCount;
-use weftline_video::evaluate::{MissTable, Parts};
+use weftline_video::evaluate::{ConcealmentTable, Parts};
 use weftline_video::live::Sound;
 use weftline_video::live::wire::TileDigests;
 use weftline_video::metric::SphereWeights;
@@ -55,12 +55,12 @@ use gops::{finish_gop, missing};
 use plan::write_whole;
 use sound::SoundRecord;
 
+pub use concealment::CONCEALMENTS;
+pub(crate) use concealment::{Following, GREY};
 pub(crate) use encode::{EncodedRung, OpenGop, Workshop};
 pub(crate) use gops::put_rungs;
 pub(crate) use layer::Layer;
 pub(crate) use luma::luma;
-pub use miss::MISSES;
-pub(crate) use miss::{Following, GREY};
 pub(crate) use pictures::scale;
 pub(crate) use plan::{AMBIX_TO_STEREO, is_ambisonic};
 pub use plan::{Description, MAX_QP, PRESETS, PackageOptions};
@@ -134,11 +134,11 @@ pub fn package(
     let before = plan.gops - missing.len() as u32;
     let mut packaged = Packaged { done: before, before, total: plan.gops };
     progress(packaged);
-    let sampled = miss::read(&dir, &plan).is_err();
+    let sampled = concealment::read(&dir, &plan).is_err();
     let encoded =
         queue::encode_all(&shops, missing, jobs.max(1), &workdir, &mut |open, encoded| {
             if sampled {
-                miss::keep(&dir, &plan, open.gop, open.luma())?;
+                concealment::keep(&dir, &plan, open.gop, open.luma())?;
             }
             finish_gop(&dir, &plan, open, encoded)?;
             packaged.done += 1;
@@ -149,7 +149,7 @@ pub fn package(
     // Empty by now; what cannot be removed is by the next run.
     let _ = fs::remove_dir_all(&workdir);
     encoded?;
-    miss::conclude(&dir, &plan, &mut |gop| luma(&ffmpeg, &plan, &source, gop))?;
+    concealment::conclude(&dir, &plan, &mut |gop| luma(&ffmpeg, &plan, &source, gop))?;
     conclude(&dir, plan)?;
     Package::open(&dir)
 }
@@ -355,8 +355,8 @@ impl Package {
     ///
     /// # Errors
     /// [`VrError::Damaged`] if the package has no such table, or one that does not fit.
-    pub fn misses(&self) -> Result<MissTable, VrError> {
-        miss::read(&self.dir, &self.description)
+    pub fn concealments(&self) -> Result<ConcealmentTable, VrError> {
+        concealment::read(&self.dir, &self.description)
     }
 
     /// Of the whole sphere at each of its QPs: the QP, bytes of all its segments, and the mean of its WS-MSE.

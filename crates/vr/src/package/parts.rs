@@ -4,7 +4,7 @@ use weftline_video::evaluate::Parts;
 use weftline_video::geometry::Rect;
 use weftline_video::metric::{MetricError, Plane, SphereWeights};
 
-use super::miss::GREY;
+use super::concealment::GREY;
 use super::plan::Description;
 
 /// One picture of so many is measured in cells: they share what is measured exactly.

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use weftline::{Connection, Limits, Server, ServerSecurity, refusal};
 use weftline_core::Bitrate;
-use weftline_video::evaluate::{Concealment, MissTable};
+use weftline_video::evaluate::{Concealment, ConcealmentTable};
 use weftline_video::head::Format as HeadFormat;
 use weftline_video::live::wire::MAX_TO_SERVER;
 use weftline_video::live::{Content, ServerSettings};
@@ -36,7 +36,7 @@ use crate::trust::server_tls;
 use crate::{output, secrets};
 
 /// What concealments lose, measured when a package is made.
-const MISSES: &str = "miss.csv";
+const CONCEALMENTS: &str = "miss.csv";
 
 /// Options of `vr serve`.
 #[derive(Debug, Args)]
@@ -261,7 +261,7 @@ impl ServeArgs {
             description.frame(),
             description.gop_frames(),
             package.table().clone(),
-            misses(package.dir())?,
+            concealments(package.dir())?,
             prior,
             Some(gops),
         );
@@ -270,9 +270,9 @@ impl ServeArgs {
         if let Some(sound) = package.live_sound() {
             content = content.with_sound(sound).map_err(wrong)?;
         }
-        if !content.misses_measured() {
+        if !content.concealments_measured() {
             tracing::warn!(
-                "{} has no {MISSES}: what concealments lose is taken as usual; package it anew",
+                "{} has no {CONCEALMENTS}: what concealments lose is taken as usual; package it anew",
                 package.dir().display()
             );
         }
@@ -282,13 +282,13 @@ impl ServeArgs {
 }
 
 /// The table of concealments of a package, if it has one.
-fn misses(dir: &Path) -> Result<Option<MissTable>, Failure> {
-    let path = dir.join(MISSES);
+fn concealments(dir: &Path) -> Result<Option<ConcealmentTable>, Failure> {
+    let path = dir.join(CONCEALMENTS);
     let wrong = |error: &dyn std::fmt::Display| {
         Failure::failed(format!("{}: {error}; package it anew", path.display()))
     };
     match std::fs::read_to_string(&path) {
-        Ok(text) => MissTable::parse(&text).map(Some).map_err(|error| wrong(&error)),
+        Ok(text) => ConcealmentTable::parse(&text).map(Some).map_err(|error| wrong(&error)),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(wrong(&error)),
     }

@@ -25,9 +25,9 @@ fn gop(number: u32, is_whole: bool) -> Arc<LiveGop> {
     };
     let tile = || TileTable::new(RUNGS.map(rung).to_vec()).unwrap();
     let tiles = is_whole.then(|| GopTable::new((0..TILES).map(|_| tile()).collect()).unwrap());
-    let misses = vec![(400.0, vec![25.0, 50.0]); TILES];
+    let concealments = vec![(400.0, vec![25.0, 50.0]); TILES];
     let sound = is_whole.then_some([ByteCount::new(4), ByteCount::new(1_000)]);
-    Arc::new(LiveGop { number, tiles, misses, init: ByteCount::new(4), sound })
+    Arc::new(LiveGop { number, tiles, concealments, init: ByteCount::new(4), sound })
 }
 
 /// Plays a source that sends a GoP every half second from number `from` on: `whole` says which are.
@@ -109,7 +109,7 @@ fn a_stream_begins_with_the_newest_gop_when_the_player_is_ready() {
     // None is left out, and none is of another ladder.
     let error = server.handle_gop(gop(93, true), at(1_300)).unwrap_err().to_string();
     assert!(error.contains("GoP 93 is not the next"), "{error}");
-    let other = LiveGop { misses: Vec::new(), ..(*gop(92, true)).clone() };
+    let other = LiveGop { concealments: Vec::new(), ..(*gop(92, true)).clone() };
     let error = server.handle_gop(Arc::new(other), at(1_300)).unwrap_err().to_string();
     assert!(error.contains("what was announced"), "{error}");
 }

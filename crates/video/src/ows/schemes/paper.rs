@@ -31,7 +31,7 @@ fn sort(problem: &Problem<'_>, compare: fn(&f64, &f64) -> Ordering) -> Draft {
         let mut losses = vec![0.0; problem.tiles()];
         for piece in problem.plan(&draft).sent {
             let weighted = problem.visibility()[piece.tile] * piece.rung.ws_mse;
-            losses[piece.tile] = piece.miss_chance * weighted;
+            losses[piece.tile] = piece.late_chance * weighted;
         }
         draft.order.sort_by(|&a, &b| compare(&losses[a], &losses[b]));
     }

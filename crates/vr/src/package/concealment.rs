@@ -10,14 +10,14 @@ use std::collections::VecDeque;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use weftline_video::evaluate::MissTable;
+use weftline_video::evaluate::ConcealmentTable;
 use weftline_video::metric::SphereWeights;
 
 use super::plan::{Description, write_whole};
 use crate::error::VrError;
 
 /// The table's file.
-pub const MISSES: &str = "miss.csv";
+pub const CONCEALMENTS: &str = "miss.csv";
 
 /// How many GoPs back a tile may stand still.
 const AGES: usize = 3;
@@ -30,8 +30,8 @@ const ACROSS: u32 = 480;
 const MAX_STEP: u32 = 8;
 
 /// Reads the table of the package in `dir`.
-pub(crate) fn read(dir: &Path, plan: &Description) -> Result<MissTable, VrError> {
-    let path = dir.join(MISSES);
+pub(crate) fn read(dir: &Path, plan: &Description) -> Result<ConcealmentTable, VrError> {
+    let path = dir.join(CONCEALMENTS);
     let remedy =
         "run the same weftline vr package again: it adds the table and encodes nothing anew";
     let text = fs::read_to_string(&path).map_err(|error| match error.kind() {
@@ -41,7 +41,7 @@ pub(crate) fn read(dir: &Path, plan: &Description) -> Result<MissTable, VrError>
         ),
         _ => VrError::io("read", &path)(error),
     })?;
-    let table = MissTable::parse(&text)
+    let table = ConcealmentTable::parse(&text)
         .map_err(|why| VrError::damaged(&path, format!("{why}; remove it and {remedy}")))?;
     let (gops, tiles) = (plan.gops as usize, plan.grid().tiles());
     if table.gops() != gops || (0..gops).any(|gop| table.tiles(gop) != tiles) {
@@ -67,7 +67,7 @@ pub(crate) fn conclude(
 ) -> Result<(), VrError> {
     if read(dir, plan).is_err() {
         let table = measure(dir, plan, pictures)?;
-        write_whole(&dir.join(MISSES), table.to_csv().as_bytes())?;
+        write_whole(&dir.join(CONCEALMENTS), table.to_csv().as_bytes())?;
     }
     for gop in 0..plan.gops {
         let path = sample_path(dir, gop);
@@ -89,7 +89,7 @@ fn measure(
     dir: &Path,
     plan: &Description,
     pictures: &mut dyn FnMut(u32) -> Result<Vec<u8>, VrError>,
-) -> Result<MissTable, VrError> {
+) -> Result<ConcealmentTable, VrError> {
     let (mut grey, mut stale) = (Vec::new(), Vec::new());
     let mut following = Following::new(plan);
     for gop in 0..plan.gops {
@@ -101,7 +101,7 @@ fn measure(
         grey.push(lost);
         stale.push(changed);
     }
-    MissTable::new(grey, stale).map_err(|why| VrError::damaged(dir, why.to_string()))
+    ConcealmentTable::new(grey, stale).map_err(|why| VrError::damaged(dir, why.to_string()))
 }
 
 /// GoPs that follow each other: what concealments lose in each, from the last pictures of those before.
@@ -141,9 +141,9 @@ impl Following {
         // Before the first GoP there is nothing to stand still.
         ages.resize(AGES, lost.clone());
         let of_tile = |tile: usize| (lost[tile], ages.iter().map(|age| age[tile]).collect());
-        let misses = (0..lost.len()).map(of_tile).collect();
+        let concealments = (0..lost.len()).map(of_tile).collect();
         self.note(Some(last.to_vec()));
-        misses
+        concealments
     }
 
     fn note(&mut self, last: Option<Vec<u8>>) {
@@ -272,7 +272,7 @@ mod tests {
         })
         .unwrap();
         assert_eq!(asked, [1, 2]);
-        let table = fs::read_to_string(dir.path().join(MISSES)).unwrap();
+        let table = fs::read_to_string(dir.path().join(CONCEALMENTS)).unwrap();
         let rows: Vec<Vec<f64>> = table
             .lines()
             .skip(1)
