@@ -10,8 +10,8 @@ use divan::Bencher;
 use tables::Case;
 use weftline_core::ByteCount;
 use weftline_video::ows::{
-    Delivery, Effort, Entry, FbdtMessages, FbdtStream, InOrder, Inputs, Menu, Problem, TwoEnded,
-    allocate,
+    Delivery, Effort, Entry, FbdtMessages, FbdtStream, InOrder, Inputs, OperatingPoints, Problem,
+    TwoEnded, allocate,
 };
 
 fn main() {
@@ -36,10 +36,11 @@ fn over_cases(bencher: Bencher<'_, '_>, grid: (usize, usize), plan: impl Fn(&Cas
 fn rates(bencher: Bencher<'_, '_>, grid: (usize, usize)) {
     over_cases(bencher, grid, |case| {
         let tiles = case.gop.tiles().iter().zip(&case.last);
-        let menus: Vec<Menu> =
-            tiles.map(|(tile, &concealment)| Menu::new(tile, Some(concealment))).collect();
+        let point_sets: Vec<OperatingPoints> = tiles
+            .map(|(tile, &concealment)| OperatingPoints::new(tile, Some(concealment)))
+            .collect();
         let budget = case.throughput.mean().as_u64();
-        black_box(allocate(&menus, &case.visibility, budget));
+        black_box(allocate(&point_sets, &case.visibility, budget));
     });
 }
 

@@ -18,7 +18,7 @@
 
 mod delivery;
 mod effort;
-mod menu;
+mod operating_points;
 mod order;
 mod problem;
 mod rates;
@@ -30,7 +30,7 @@ pub use delivery::{
     Delivery, FbdtMessages, FbdtStream, InOrder, PAPER_WINDOW, Progress, Received, TwoEnded,
 };
 pub use effort::Effort;
-pub use menu::{Choice, Menu};
+pub use operating_points::{OperatingPoint, OperatingPoints};
 pub use problem::{Inputs, Piece, Plan, PlanError, Problem, ProblemError};
 pub use rates::{Allocation, MAX_STATES, TOLERANCE, allocate};
 pub use schemes::{Entry, REGISTRY, UnknownScheme};

@@ -3,7 +3,7 @@
 use weftline_core::ByteCount;
 
 use super::delivery::{Delivery, Outlook, Received};
-use super::menu::Menu;
+use super::operating_points::OperatingPoints;
 use super::throughput::Throughput;
 use crate::rd::{GopTable, MAX_WS_MSE, Rung};
 
@@ -71,8 +71,8 @@ pub struct Problem<'a> {
     inputs: Inputs<'a>,
     visibility: Vec<f64>,
     budget: u64,
-    /// Per tile, all choices with that of not sending it.
-    menus: Vec<Menu>,
+    /// The operating points of each tile, with that of not sending it.
+    operating_points: Vec<OperatingPoints>,
 }
 
 /// A tile of a plan.
@@ -128,10 +128,12 @@ impl<'a> Problem<'a> {
         }
         let unknown = inputs.visibility.iter().all(|&p| p == 0.0);
         let visibility = if unknown { vec![1.0; tiles] } else { inputs.visibility.to_vec() };
-        let menus = inputs.gop.tiles().iter().zip(inputs.concealment);
-        let menus = menus.map(|(tile, &concealment)| Menu::new(tile, Some(concealment))).collect();
+        let tiles = inputs.gop.tiles().iter().zip(inputs.concealment);
+        let operating_points = tiles
+            .map(|(tile, &concealment)| OperatingPoints::new(tile, Some(concealment)))
+            .collect();
         let budget = inputs.budget.unwrap_or_else(|| inputs.throughput.mean()).as_u64();
-        Ok(Self { visibility, budget, menus, inputs })
+        Ok(Self { visibility, budget, operating_points, inputs })
     }
 
     /// The tiles' probabilities; all 1 if the inputs' were all zero.
@@ -139,9 +141,9 @@ impl<'a> Problem<'a> {
         &self.visibility
     }
 
-    /// The choices of each tile, not sending it among them.
-    pub fn menus(&self) -> &[Menu] {
-        &self.menus
+    /// The operating points of each tile, not sending it among them.
+    pub fn operating_points(&self) -> &[OperatingPoints] {
+        &self.operating_points
     }
 
     /// The most that may be sent.
@@ -151,7 +153,7 @@ impl<'a> Problem<'a> {
 
     /// The number of tiles.
     pub fn tiles(&self) -> usize {
-        self.menus.len()
+        self.operating_points.len()
     }
 
     pub(super) fn inputs(&self) -> &Inputs<'a> {

@@ -6,10 +6,10 @@
 //! which reaches the bound of the linear relaxation to within one step. A second pass spends what
 //! that step left over. A third looks for what both missed: it prices a byte at the slope of the
 //! step that did not fit, which gives a lower bound of any solution (Lagrangian relaxation), and
-//! enumerates by dynamic programming the few deviations from the cheapest choices at that price
-//! that could still beat what is known. It ends with a proof, or at [`MAX_STATES`] without one.
+//! enumerates by dynamic programming the few deviations from the cheapest operating points at that
+//! price that could still beat what is known. It ends with a proof, or at [`MAX_STATES`] without one.
 
-use super::menu::{Menu, slope};
+use super::operating_points::{OperatingPoints, slope};
 
 /// Partial solutions kept per tile in the third pass. More do not make it better in practice: on
 /// 24 tiles it needs tens to hundreds.
@@ -18,11 +18,11 @@ pub const MAX_STATES: usize = 2_048;
 /// time and shows in no picture.
 pub const TOLERANCE: f64 = 1e-3;
 
-/// One choice per tile.
+/// One operating point for each tile.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Allocation {
-    /// For each tile, an index into its menu's choices.
-    pub choices: Vec<usize>,
+    /// For each tile, an index into its operating points.
+    pub chosen: Vec<usize>,
     /// What they cost together, bytes.
     pub bytes: u64,
     /// Σ weight × WS-MSE.
@@ -31,12 +31,16 @@ pub struct Allocation {
     pub bound: f64,
 }
 
-/// The choices of least Σ weight × WS-MSE that cost at most `budget` bytes; `None` if even the
-/// cheapest choices cost more. `weights` has one value per menu, finite and not negative.
+/// The operating points of least Σ weight × WS-MSE that cost at most `budget` bytes; `None` if even
+/// the cheapest ones cost more. `weights` has one value per tile, finite and not negative.
 ///
-/// Tiles of weight zero get their cheapest choice. The same input gives the same output.
-pub fn allocate(menus: &[Menu], weights: &[f64], budget: u64) -> Option<Allocation> {
-    let mut climb = Climb::new(menus, weights, budget)?;
+/// Tiles of weight zero get their cheapest operating point. The same input gives the same output.
+pub fn allocate(
+    point_sets: &[OperatingPoints],
+    weights: &[f64],
+    budget: u64,
+) -> Option<Allocation> {
+    let mut climb = Climb::new(point_sets, weights, budget)?;
     let price = climb.greedy();
     climb.fill();
     let Some(price) = price else {
@@ -49,10 +53,10 @@ pub fn allocate(menus: &[Menu], weights: &[f64], budget: u64) -> Option<Allocati
 
 /// The first two passes, and the best allocation known.
 struct Climb<'a> {
-    menus: &'a [Menu],
+    point_sets: &'a [OperatingPoints],
     weights: &'a [f64],
     budget: u64,
-    choices: Vec<usize>,
+    chosen: Vec<usize>,
     bytes: u64,
 }
 
@@ -61,43 +65,43 @@ struct Step {
     /// Weighted distortion saved per byte.
     gain: f64,
     tile: usize,
-    /// Index into the tile's choices.
+    /// Index into the tile's operating points.
     to: usize,
     bytes: u64,
 }
 
 impl<'a> Climb<'a> {
-    fn new(menus: &'a [Menu], weights: &'a [f64], budget: u64) -> Option<Self> {
-        let bytes = menus.iter().map(|menu| menu.choices()[0].bytes).sum();
-        let choices = vec![0; menus.len()];
-        (bytes <= budget).then_some(Self { menus, weights, budget, choices, bytes })
+    fn new(point_sets: &'a [OperatingPoints], weights: &'a [f64], budget: u64) -> Option<Self> {
+        let bytes = point_sets.iter().map(|points| points.all()[0].bytes).sum();
+        let chosen = vec![0; point_sets.len()];
+        (bytes <= budget).then_some(Self { point_sets, weights, budget, chosen, bytes })
     }
 
     /// Climbs the hulls, steepest step first; a tile whose step does not fit climbs no further.
     /// Returns the gain per byte of the first step that did not fit.
     fn greedy(&mut self) -> Option<f64> {
         let mut steps: Vec<Step> = Vec::new();
-        for (tile, (menu, &weight)) in self.menus.iter().zip(self.weights).enumerate() {
-            let (choices, hull) = (menu.choices(), menu.hull());
+        for (tile, (points, &weight)) in self.point_sets.iter().zip(self.weights).enumerate() {
+            let (all, hull) = (points.all(), points.hull());
             steps.extend(hull.windows(2).map(|pair| Step {
-                gain: weight * slope(&choices[pair[0]], &choices[pair[1]]),
+                gain: weight * slope(&all[pair[0]], &all[pair[1]]),
                 tile,
                 to: pair[1],
-                bytes: choices[pair[1]].bytes - choices[pair[0]].bytes,
+                bytes: all[pair[1]].bytes - all[pair[0]].bytes,
             }));
         }
         steps.retain(|step| step.gain > 0.0);
         steps.sort_unstable_by(|a, b| {
             b.gain.total_cmp(&a.gain).then(a.tile.cmp(&b.tile)).then(a.to.cmp(&b.to))
         });
-        let mut stopped = vec![false; self.menus.len()];
+        let mut stopped = vec![false; self.point_sets.len()];
         let mut price = None;
         for step in steps {
             if stopped[step.tile] {
                 continue;
             }
             if self.bytes + step.bytes <= self.budget {
-                self.choices[step.tile] = step.to;
+                self.chosen[step.tile] = step.to;
                 self.bytes += step.bytes;
             } else {
                 stopped[step.tile] = true;
@@ -107,60 +111,58 @@ impl<'a> Climb<'a> {
         price
     }
 
-    /// Spends what is left over on the choices that save most, on the hulls or not.
+    /// Spends what is left over on the operating points that save most, on the hulls or not.
     fn fill(&mut self) {
         loop {
             let left = self.budget - self.bytes;
             let mut best: Option<(f64, usize, usize)> = None;
-            for (tile, menu) in self.menus.iter().enumerate() {
-                let now = &menu.choices()[self.choices[tile]];
-                for (index, choice) in
-                    menu.choices().iter().enumerate().skip(self.choices[tile] + 1)
-                {
-                    if choice.bytes - now.bytes > left {
+            for (tile, points) in self.point_sets.iter().enumerate() {
+                let now = &points.all()[self.chosen[tile]];
+                for (index, point) in points.all().iter().enumerate().skip(self.chosen[tile] + 1) {
+                    if point.bytes - now.bytes > left {
                         break;
                     }
-                    let saved = self.weights[tile] * (now.ws_mse - choice.ws_mse);
+                    let saved = self.weights[tile] * (now.ws_mse - point.ws_mse);
                     if saved > best.map_or(0.0, |(most, ..)| most) {
                         best = Some((saved, tile, index));
                     }
                 }
             }
             let Some((_, tile, index)) = best else { return };
-            let choices = self.menus[tile].choices();
-            self.bytes += choices[index].bytes - choices[self.choices[tile]].bytes;
-            self.choices[tile] = index;
+            let all = self.point_sets[tile].all();
+            self.bytes += all[index].bytes - all[self.chosen[tile]].bytes;
+            self.chosen[tile] = index;
         }
     }
 
     fn loss(&self) -> f64 {
-        let chosen = self.menus.iter().zip(&self.choices).map(|(menu, &i)| menu.choices()[i]);
-        chosen.zip(self.weights).map(|(choice, weight)| weight * choice.ws_mse).sum()
+        let points = self.point_sets.iter().zip(&self.chosen).map(|(points, &i)| points.all()[i]);
+        points.zip(self.weights).map(|(point, weight)| weight * point.ws_mse).sum()
     }
 
     fn finish(self, bound: f64) -> Allocation {
         let loss = self.loss();
-        Allocation { bytes: self.bytes, loss, bound: bound.min(loss), choices: self.choices }
+        Allocation { bytes: self.bytes, loss, bound: bound.min(loss), chosen: self.chosen }
     }
 }
 
-/// A partial solution of the third pass: choices for the tiles looked at, the cheapest ones at the
-/// price for all others.
+/// A partial solution of the third pass: operating points for the tiles looked at, the cheapest ones
+/// at the price for all others.
 #[derive(Clone, Copy)]
 struct State {
-    /// Bytes beyond those of the cheapest choices.
+    /// Bytes beyond those of the cheapest operating points.
     extra: i64,
     /// How much more it costs than they do, loss and priced bytes together; not negative.
     over: f64,
-    /// The state of the tile before that it continues, and the choice made.
+    /// The state of the tile before that it continues, and the operating point chosen.
     parent: u32,
-    choice: u32,
+    point: u32,
 }
 
-/// A tile with more than one choice left.
+/// A tile with more than one operating point left.
 struct Open {
     tile: usize,
-    /// The cheapest choice at the price.
+    /// The cheapest operating point at the price.
     base: usize,
     /// The second cheapest's distance from it.
     second: f64,
@@ -169,7 +171,7 @@ struct Open {
 /// The third pass.
 struct Enumeration {
     price: f64,
-    /// The cheapest choices at the price: their bytes and their loss.
+    /// The cheapest operating points at the price: their bytes and their loss.
     base_bytes: i64,
     base_loss: f64,
     base: Vec<usize>,
@@ -187,25 +189,24 @@ impl Enumeration {
             price,
             base_bytes: 0,
             base_loss: 0.0,
-            base: Vec::with_capacity(climb.menus.len()),
+            base: Vec::with_capacity(climb.point_sets.len()),
             open: Vec::new(),
             best: climb.loss(),
             bound: 0.0,
             budget: i64::try_from(climb.budget).unwrap_or(i64::MAX),
         };
-        for (tile, (menu, &weight)) in climb.menus.iter().zip(climb.weights).enumerate() {
-            let cost = |i: usize| {
-                weight * menu.choices()[i].ws_mse + price * menu.choices()[i].bytes as f64
-            };
-            let count = menu.choices().len();
+        for (tile, (points, &weight)) in climb.point_sets.iter().zip(climb.weights).enumerate() {
+            let cost =
+                |i: usize| weight * points.all()[i].ws_mse + price * points.all()[i].bytes as f64;
+            let count = points.all().len();
             let base = (0..count).min_by(|&a, &b| cost(a).total_cmp(&cost(b))).unwrap_or(0);
             let others = (0..count).filter(|&i| i != base).map(|i| cost(i) - cost(base));
             if let Some(second) = others.min_by(f64::total_cmp) {
                 all.open.push(Open { tile, base, second });
             }
             all.base.push(base);
-            all.base_bytes += menu.choices()[base].bytes as i64;
-            all.base_loss += weight * menu.choices()[base].ws_mse;
+            all.base_bytes += points.all()[base].bytes as i64;
+            all.base_loss += weight * points.all()[base].ws_mse;
         }
         all.bound = all.base_loss + price * (all.base_bytes - all.budget) as f64;
         // Undecided tiles first: what they settle leaves the others no choice.
@@ -220,7 +221,7 @@ impl Enumeration {
 
     /// Enumerates, puts the best allocation into `climb`, and returns the proven bound.
     fn run(mut self, climb: &mut Climb<'_>) -> f64 {
-        let root = State { extra: 0, over: 0.0, parent: 0, choice: 0 };
+        let root = State { extra: 0, over: 0.0, parent: 0, point: 0 };
         let mut levels: Vec<Vec<State>> = vec![vec![root]];
         let mut found: Option<(usize, State)> = None;
         let mut proven = true;
@@ -252,12 +253,12 @@ impl Enumeration {
     /// as many bytes as another and lose as much. Whether that is all of them.
     fn expand(&self, climb: &Climb<'_>, at: usize, from: &[State]) -> (Vec<State>, bool) {
         let Open { tile, base, .. } = self.open[at];
-        let (weight, choices) = (climb.weights[tile], climb.menus[tile].choices());
+        let (weight, all) = (climb.weights[tile], climb.point_sets[tile].all());
         let room = self.room();
         let mut next: Vec<State> = Vec::new();
-        for (index, choice) in choices.iter().enumerate() {
-            let extra = choice.bytes as i64 - choices[base].bytes as i64;
-            let saved = weight * (choices[base].ws_mse - choice.ws_mse);
+        for (index, point) in all.iter().enumerate() {
+            let extra = point.bytes as i64 - all[base].bytes as i64;
+            let saved = weight * (all[base].ws_mse - point.ws_mse);
             let over = if index == base { 0.0 } else { self.price * extra as f64 - saved };
             let over = over.max(0.0);
             if over > room {
@@ -270,7 +271,7 @@ impl Enumeration {
                     extra: state.extra + extra,
                     over: state.over + over,
                     parent: parent as u32,
-                    choice: index as u32,
+                    point: index as u32,
                 }),
             );
         }
@@ -310,17 +311,17 @@ impl Enumeration {
         merged
     }
 
-    /// Puts the choices of a state after tile `at`, and the cheapest for the tiles after it, into
-    /// `climb`.
+    /// Puts the operating points of a state after tile `at`, and the cheapest for the tiles after it,
+    /// into `climb`.
     fn adopt(&self, climb: &mut Climb<'_>, levels: &[Vec<State>], at: usize, state: State) {
-        climb.choices.clone_from(&self.base);
+        climb.chosen.clone_from(&self.base);
         let mut state = state;
         for at in (0..=at).rev() {
-            climb.choices[self.open[at].tile] = state.choice as usize;
+            climb.chosen[self.open[at].tile] = state.point as usize;
             state = levels[at][state.parent as usize];
         }
-        let chosen = climb.menus.iter().zip(&climb.choices);
-        climb.bytes = chosen.map(|(menu, &i)| menu.choices()[i].bytes).sum();
+        let points = climb.point_sets.iter().zip(&climb.chosen);
+        climb.bytes = points.map(|(points, &i)| points.all()[i].bytes).sum();
         climb.fill();
     }
 }

@@ -8,7 +8,7 @@
 
 use super::delivery::Outlook;
 use super::effort::Effort;
-use super::menu::rungs;
+use super::operating_points::rungs;
 use super::order::{SAME, Slot, arrange, expected_gain, insertion_search};
 use super::problem::{Draft, Problem, raster};
 use super::rates::allocate;
@@ -130,8 +130,9 @@ impl<'a, 'b> Search<'a, 'b> {
             if !effort.lasts() {
                 break;
             }
-            let allocation = allocate(self.problem.menus(), &weights, budget)?;
-            let mut state = self.state(&raster(rungs(self.problem.menus(), &allocation.choices)));
+            let allocation = allocate(self.problem.operating_points(), &weights, budget)?;
+            let mut state =
+                self.state(&raster(rungs(self.problem.operating_points(), &allocation.chosen)));
             self.reorder(&mut state, effort);
             if best.as_ref().is_some_and(|best| state.value <= best.value + self.least_gain) {
                 break;
@@ -171,13 +172,13 @@ impl<'a, 'b> Search<'a, 'b> {
         for tile in 0..self.problem.tiles() {
             let now = state.rungs[tile];
             let mut best: Option<(f64, Change, Option<usize>)> = None;
-            for choice in self.problem.menus()[tile].choices() {
+            for point in self.problem.operating_points()[tile].all() {
                 let least = best.as_ref().map_or(state.value + self.least_gain, |best| best.0);
-                if choice.rung != now
-                    && let Some((value, change)) = self.weigh_rung(state, tile, choice.rung, effort)
+                if point.rung != now
+                    && let Some((value, change)) = self.weigh_rung(state, tile, point.rung, effort)
                     && value > least
                 {
-                    best = Some((value, change, choice.rung));
+                    best = Some((value, change, point.rung));
                 }
             }
             if let Some((value, change, rung)) = best {
@@ -198,32 +199,32 @@ impl<'a, 'b> Search<'a, 'b> {
         let Some(state) = self.best.clone() else { return false };
         let budget = self.problem.budget().as_u64();
         let mut best: Option<State> = None;
-        for (giver, menu) in self.problem.menus().iter().enumerate() {
-            let Some(now) = menu.choices().iter().position(|c| c.rung == state.rungs[giver]) else {
+        for (giver, points) in self.problem.operating_points().iter().enumerate() {
+            let Some(now) = points.all().iter().position(|c| c.rung == state.rungs[giver]) else {
                 continue;
             };
             let fewer = [now.checked_sub(1), now.checked_sub(2), Some(0)];
             for fewer in fewer.into_iter().flatten().filter(|&fewer| fewer < now) {
-                let rung = menu.choices()[fewer].rung;
+                let rung = points.all()[fewer].rung;
                 let mut poorer = state.clone();
                 let Some((value, change)) = self.weigh_rung(&state, giver, rung, effort) else {
                     continue;
                 };
                 self.apply(&mut poorer, giver, rung, value, change);
-                for (taker, menu) in self.problem.menus().iter().enumerate() {
-                    for choice in menu.choices().iter().rev() {
-                        let with = self.bytes_with(&poorer, taker, choice.rung);
+                for (taker, points) in self.problem.operating_points().iter().enumerate() {
+                    for point in points.all().iter().rev() {
+                        let with = self.bytes_with(&poorer, taker, point.rung);
                         let had_room = with + state.bytes - poorer.bytes <= budget;
                         if taker == giver || had_room {
                             break;
                         }
                         let least = best.as_ref().map_or(state.value, |best| best.value);
                         if let Some((value, change)) =
-                            self.weigh_rung(&poorer, taker, choice.rung, effort)
+                            self.weigh_rung(&poorer, taker, point.rung, effort)
                             && value > least + self.least_gain
                         {
                             let mut richer = poorer.clone();
-                            self.apply(&mut richer, taker, choice.rung, value, change);
+                            self.apply(&mut richer, taker, point.rung, value, change);
                             best = Some(richer);
                         }
                     }
@@ -321,11 +322,11 @@ impl<'a, 'b> Search<'a, 'b> {
         let mut state = self.best.take().expect("the first plan was measured");
         for tile in 0..self.problem.tiles() {
             if state.rungs[tile].is_none()
-                && let Some(choice) = self.problem.menus()[tile].choices().get(1)
-                && let Some((value, change)) = self.weigh_rung(&state, tile, choice.rung, effort)
+                && let Some(point) = self.problem.operating_points()[tile].all().get(1)
+                && let Some((value, change)) = self.weigh_rung(&state, tile, point.rung, effort)
                 && value >= state.value
             {
-                self.apply(&mut state, tile, choice.rung, value, change);
+                self.apply(&mut state, tile, point.rung, value, change);
             }
         }
         let order = state.slots.iter().map(|slot| slot.tile).collect();

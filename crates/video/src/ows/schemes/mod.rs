@@ -10,7 +10,7 @@ mod uniform;
 mod viewport;
 
 use super::effort::Effort;
-use super::menu::{Menu, rungs};
+use super::operating_points::{OperatingPoints, rungs};
 use super::problem::{Draft, Plan, PlanError, Problem, raster};
 use super::rates::allocate;
 
@@ -73,14 +73,15 @@ impl Entry {
 /// budget is below the lowest rungs, tiles are left out where that loses least.
 fn paper_rates(problem: &Problem<'_>) -> Vec<Option<usize>> {
     let tiles = problem.inputs().gop.tiles();
-    let all: Vec<Menu> = tiles.iter().map(|tile| Menu::new(tile, None)).collect();
+    let all: Vec<OperatingPoints> =
+        tiles.iter().map(|tile| OperatingPoints::new(tile, None)).collect();
     let (weights, budget) = (problem.visibility(), problem.budget().as_u64());
-    let (menus, allocation) = match allocate(&all, weights, budget) {
+    let (point_sets, allocation) = match allocate(&all, weights, budget) {
         Some(allocation) => (&all[..], allocation),
         None => {
-            let allocation = allocate(problem.menus(), weights, budget);
-            (problem.menus(), allocation.expect("sending nothing fits every budget"))
+            let allocation = allocate(problem.operating_points(), weights, budget);
+            (problem.operating_points(), allocation.expect("sending nothing fits every budget"))
         }
     };
-    rungs(menus, &allocation.choices)
+    rungs(point_sets, &allocation.chosen)
 }
