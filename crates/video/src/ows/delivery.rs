@@ -129,14 +129,14 @@ fn sum(paths: &[ByteCount]) -> u64 {
     paths.iter().fold(0, |sum, bytes| sum.saturating_add(bytes.as_u64()))
 }
 
-/// The probability that a range of a GoP's bytes is there at the deadline.
+/// The deadline model: the probability that a range of a GoP's bytes has arrived at the deadline.
 #[derive(Clone, Debug)]
-pub(super) struct Outlook {
+pub(super) struct DeadlineModel {
     /// Weight and progress of each sample, by ascending prefix.
     samples: Vec<(f64, Progress)>,
     /// Whether any sample has an island.
     has_islands: bool,
-    /// For the bytes that [`Outlook::set_total`] was told: the ends of the prefixes, ascending,
+    /// For the bytes that [`DeadlineModel::set_total`] was told: the ends of the prefixes, ascending,
     prefixes: Vec<f64>,
     /// the probability of a prefix at least as long as the one of the same index (then 0),
     reached: Vec<f64>,
@@ -146,8 +146,8 @@ pub(super) struct Outlook {
     span: f64,
 }
 
-impl Outlook {
-    /// How data fare under `throughput`. Before the first question, set a total.
+impl DeadlineModel {
+    /// A model of delivery under `throughput`. Before the first question, set a total.
     pub(super) fn new(delivery: &dyn Delivery, throughput: &Throughput) -> Self {
         let samples = throughput.samples().iter();
         let mut samples: Vec<(f64, Progress)> =
@@ -262,16 +262,16 @@ mod tests {
     fn probabilities_count_the_samples_that_bring_the_range() {
         let samples = vec![(1.0, bytes(&[10, 10])), (3.0, bytes(&[40, 40]))];
         let throughput = Throughput::from_samples(samples).unwrap();
-        let mut outlook = Outlook::new(&InOrder, &throughput);
-        outlook.set_total(100);
-        assert_eq!(outlook.on_time(0.0, 20.0), 1.0);
-        assert_eq!(outlook.on_time(0.0, 21.0), 0.75);
-        assert_eq!(outlook.on_time(80.0, 81.0), 0.0);
-        let mut outlook = Outlook::new(&FbdtMessages(two_ended(100)), &throughput);
-        outlook.set_total(100);
-        assert_eq!(outlook.on_time(10.0, 12.0), 0.75);
-        assert_eq!(outlook.on_time(95.0, 100.0), 1.0);
-        assert_eq!(outlook.on_time(45.0, 55.0), 0.0);
+        let mut deadlines = DeadlineModel::new(&InOrder, &throughput);
+        deadlines.set_total(100);
+        assert_eq!(deadlines.on_time(0.0, 20.0), 1.0);
+        assert_eq!(deadlines.on_time(0.0, 21.0), 0.75);
+        assert_eq!(deadlines.on_time(80.0, 81.0), 0.0);
+        let mut deadlines = DeadlineModel::new(&FbdtMessages(two_ended(100)), &throughput);
+        deadlines.set_total(100);
+        assert_eq!(deadlines.on_time(10.0, 12.0), 0.75);
+        assert_eq!(deadlines.on_time(95.0, 100.0), 1.0);
+        assert_eq!(deadlines.on_time(45.0, 55.0), 0.0);
     }
 
     proptest! {

@@ -4,7 +4,7 @@
 //! falls linearly). That order is the start; an insertion search against the delivery model then
 //! moves one tile at a time to where the expected gain is largest, until no move helps.
 
-use super::delivery::Outlook;
+use super::delivery::DeadlineModel;
 use super::effort::Effort;
 
 /// Gains closer than this share of their sum are the same: the search must not chase rounding.
@@ -29,27 +29,30 @@ impl Slot {
 }
 
 /// The expected gain of sending `slots` in this order.
-pub(super) fn expected_gain(slots: impl IntoIterator<Item = Slot>, outlook: &Outlook) -> f64 {
+pub(super) fn expected_gain(
+    slots: impl IntoIterator<Item = Slot>,
+    deadlines: &DeadlineModel,
+) -> f64 {
     let mut start = 0.0;
     let gains = slots.into_iter().map(|slot| {
         let from = start;
         start += slot.size;
-        slot.gain * outlook.on_time(from, start)
+        slot.gain * deadlines.on_time(from, start)
     });
     gains.sum()
 }
 
 /// Orders `slots` by gain per byte: each, the best first, at that end of the GoP where it is the
 /// likelier to be there in time. Transports without islands have all at the front.
-pub(super) fn arrange(slots: &mut [Slot], outlook: &Outlook) {
+pub(super) fn arrange(slots: &mut [Slot], deadlines: &DeadlineModel) {
     slots.sort_by(|a, b| b.density().total_cmp(&a.density()).then(a.tile.cmp(&b.tile)));
     let total: f64 = slots.iter().map(|slot| slot.size).sum();
     let (mut front, mut back) = (0.0, total);
     let mut at_back: Vec<Slot> = Vec::new();
     let mut at_front: Vec<Slot> = Vec::with_capacity(slots.len());
     for slot in slots.iter() {
-        let forward = outlook.on_time(front, front + slot.size);
-        if outlook.on_time(back - slot.size, back) > forward {
+        let forward = deadlines.on_time(front, front + slot.size);
+        if deadlines.on_time(back - slot.size, back) > forward {
             back -= slot.size;
             at_back.push(*slot);
         } else {
@@ -65,8 +68,12 @@ pub(super) fn arrange(slots: &mut [Slot], outlook: &Outlook) {
 
 /// Moves one tile at a time to its best place until no move gains, or the effort is spent. Never
 /// makes the order worse.
-pub(super) fn insertion_search(slots: &mut [Slot], outlook: &Outlook, effort: &mut Effort<'_>) {
-    let mut line = Line::new(slots, outlook);
+pub(super) fn insertion_search(
+    slots: &mut [Slot],
+    deadlines: &DeadlineModel,
+    effort: &mut Effort<'_>,
+) {
+    let mut line = Line::new(slots, deadlines);
     loop {
         let mut moved = false;
         let tiles: Vec<usize> = line.slots.iter().map(|slot| slot.tile).collect();
@@ -91,24 +98,24 @@ pub(super) fn insertion_search(slots: &mut [Slot], outlook: &Outlook, effort: &m
 /// Slots in order, with where each begins and what it is expected to gain there.
 struct Line<'a> {
     slots: &'a mut [Slot],
-    outlook: &'a Outlook,
+    deadlines: &'a DeadlineModel,
     starts: Vec<f64>,
     values: Vec<f64>,
     least_gain: f64,
 }
 
 impl<'a> Line<'a> {
-    fn new(slots: &'a mut [Slot], outlook: &'a Outlook) -> Self {
+    fn new(slots: &'a mut [Slot], deadlines: &'a DeadlineModel) -> Self {
         let count = slots.len();
         let least_gain = SAME * slots.iter().map(|slot| slot.gain.abs()).sum::<f64>();
         let (starts, values) = (vec![0.0; count], vec![0.0; count]);
-        let mut line = Self { slots, outlook, starts, values, least_gain };
+        let mut line = Self { slots, deadlines, starts, values, least_gain };
         line.refresh(0, count);
         line
     }
 
     fn value(&self, slot: &Slot, start: f64) -> f64 {
-        slot.gain * self.outlook.on_time(start, start + slot.size)
+        slot.gain * self.deadlines.on_time(start, start + slot.size)
     }
 
     /// Starts and values of the slots from `from` to before `to`.

@@ -2,7 +2,7 @@
 
 use weftline_core::ByteCount;
 
-use super::delivery::{Delivery, Outlook, Received};
+use super::delivery::{DeadlineModel, Delivery, Received};
 use super::operating_points::OperatingPoints;
 use super::throughput::Throughput;
 use crate::rd::{GopTable, MAX_WS_MSE, Rung};
@@ -194,8 +194,8 @@ impl<'a> Problem<'a> {
     /// The plan of a draft.
     pub(super) fn plan(&self, draft: &Draft) -> Plan {
         let total = self.total(draft);
-        let mut outlook = Outlook::new(self.inputs.delivery, self.inputs.throughput);
-        outlook.set_total(total);
+        let mut deadlines = DeadlineModel::new(self.inputs.delivery, self.inputs.throughput);
+        deadlines.set_total(total);
         let mut chances = vec![1.0; self.tiles()];
         let mut start = 0;
         let mut sent = Vec::with_capacity(draft.order.len());
@@ -203,7 +203,7 @@ impl<'a> Problem<'a> {
             let Some(rung) = draft.rungs[tile] else { continue };
             let rung = self.rung(tile, rung);
             let end = start + rung.bytes.as_u64();
-            chances[tile] = 1.0 - outlook.on_time(start as f64, end as f64);
+            chances[tile] = 1.0 - deadlines.on_time(start as f64, end as f64);
             sent.push(Piece { tile, rung, late_chance: chances[tile] });
             start = end;
         }

@@ -6,7 +6,7 @@
 //! and single tiles then change their rung where that lowers the expected loss itself. `fix` is
 //! the first plan measured, so the result is never worse.
 
-use super::delivery::Outlook;
+use super::delivery::DeadlineModel;
 use super::effort::Effort;
 use super::operating_points::rungs;
 use super::order::{SAME, Slot, arrange, expected_gain, insertion_search};
@@ -87,7 +87,7 @@ enum Change {
 
 struct Search<'a, 'b> {
     problem: &'a Problem<'b>,
-    outlook: Outlook,
+    deadlines: DeadlineModel,
     best: Option<State>,
     /// Gains below this are rounding.
     least_gain: f64,
@@ -98,8 +98,8 @@ impl<'a, 'b> Search<'a, 'b> {
         let inputs = problem.inputs();
         let scale: f64 =
             problem.visibility().iter().zip(inputs.concealment).map(|(p, m)| p * m).sum();
-        let outlook = Outlook::new(inputs.delivery, inputs.throughput);
-        Self { problem, outlook, best: None, least_gain: SAME * scale }
+        let deadlines = DeadlineModel::new(inputs.delivery, inputs.throughput);
+        Self { problem, deadlines, best: None, least_gain: SAME * scale }
     }
 
     fn slot(&self, tile: usize, rung: Option<usize>) -> Slot {
@@ -111,8 +111,8 @@ impl<'a, 'b> Search<'a, 'b> {
         let slots: Vec<Slot> =
             draft.order.iter().map(|&tile| self.slot(tile, draft.rungs[tile])).collect();
         let bytes = self.problem.total(draft);
-        self.outlook.set_total(bytes);
-        let value = expected_gain(slots.iter().copied(), &self.outlook);
+        self.deadlines.set_total(bytes);
+        let value = expected_gain(slots.iter().copied(), &self.deadlines);
         State { slots, rungs: draft.rungs.clone(), bytes, value }
     }
 
@@ -145,28 +145,28 @@ impl<'a, 'b> Search<'a, 'b> {
 
     /// Puts the tiles in a good order.
     fn reorder(&mut self, state: &mut State, effort: &mut Effort<'_>) {
-        self.outlook.set_total(state.bytes);
+        self.deadlines.set_total(state.bytes);
         let mut arranged = state.slots.clone();
-        arrange(&mut arranged, &self.outlook);
+        arrange(&mut arranged, &self.deadlines);
         // As good is better: sums in another order differ in their last bits.
-        let gain = expected_gain(arranged.iter().copied(), &self.outlook);
+        let gain = expected_gain(arranged.iter().copied(), &self.deadlines);
         if gain >= state.value - self.least_gain {
             state.slots = arranged;
         }
-        insertion_search(&mut state.slots, &self.outlook, effort);
-        state.value = expected_gain(state.slots.iter().copied(), &self.outlook);
+        insertion_search(&mut state.slots, &self.deadlines, effort);
+        state.value = expected_gain(state.slots.iter().copied(), &self.deadlines);
     }
 
     /// Lets single tiles change their rung, and orders them again, until neither gains.
     fn settle(&mut self, state: &mut State, effort: &mut Effort<'_>) {
         while effort.lasts() && self.change_rungs(state, effort) {
-            insertion_search(&mut state.slots, &self.outlook, effort);
-            state.value = expected_gain(state.slots.iter().copied(), &self.outlook);
+            insertion_search(&mut state.slots, &self.deadlines, effort);
+            state.value = expected_gain(state.slots.iter().copied(), &self.deadlines);
         }
     }
 
     /// Gives each tile the rung at which the whole is worth most. Whether anything changed. Leaves
-    /// the outlook at the state's total.
+    /// the deadline model at the state's total.
     fn change_rungs(&mut self, state: &mut State, effort: &mut Effort<'_>) -> bool {
         let mut changed = false;
         for tile in 0..self.problem.tiles() {
@@ -189,7 +189,7 @@ impl<'a, 'b> Search<'a, 'b> {
                 break;
             }
         }
-        self.outlook.set_total(state.bytes);
+        self.deadlines.set_total(state.bytes);
         changed
     }
 
@@ -235,7 +235,7 @@ impl<'a, 'b> Search<'a, 'b> {
             }
         }
         let Some(mut best) = best else { return false };
-        self.outlook.set_total(best.bytes);
+        self.deadlines.set_total(best.bytes);
         self.reorder(&mut best, effort);
         self.settle(&mut best, effort);
         self.keep(&best);
@@ -255,7 +255,7 @@ impl<'a, 'b> Search<'a, 'b> {
         if bytes > self.problem.budget().as_u64() {
             return None;
         }
-        self.outlook.set_total(bytes);
+        self.deadlines.set_total(bytes);
         let (slots, slot) = (&state.slots, self.slot(tile, rung));
         let place = slots.iter().position(|slot| slot.tile == tile);
         let changes = match (place, rung) {
@@ -269,8 +269,8 @@ impl<'a, 'b> Search<'a, 'b> {
         };
         let mut best: Option<(f64, Change)> = None;
         for change in changes.into_iter().flatten() {
-            effort.spend(slots.len() + 1 + self.outlook.samples() / 8);
-            let value = worth(slots, change, &self.outlook);
+            effort.spend(slots.len() + 1 + self.deadlines.samples() / 8);
+            let value = worth(slots, change, &self.deadlines);
             if best.as_ref().is_none_or(|best| value > best.0) {
                 best = Some((value, change));
             }
@@ -302,12 +302,12 @@ impl<'a, 'b> Search<'a, 'b> {
 
     /// Effective weights: P·(1 − ε) at the state's order. A tile that is not sent would come last.
     fn weigh(&mut self, state: &State, weights: &mut [f64]) {
-        self.outlook.set_total(state.bytes);
+        self.deadlines.set_total(state.bytes);
         weights.copy_from_slice(self.problem.visibility());
         let (mut start, mut last) = (0.0, 1.0);
         for slot in &state.slots {
             let end = start + slot.size;
-            last = self.outlook.on_time(start, end);
+            last = self.deadlines.on_time(start, end);
             weights[slot.tile] *= last;
             start = end;
         }
@@ -335,21 +335,21 @@ impl<'a, 'b> Search<'a, 'b> {
 }
 
 /// What `slots` are worth with a change.
-fn worth(slots: &[Slot], change: Change, outlook: &Outlook) -> f64 {
+fn worth(slots: &[Slot], change: Change, deadlines: &DeadlineModel) -> f64 {
     let all = slots.iter().copied();
     match change {
         Change::Insert(at, slot) => {
             let (before, after) = slots.split_at(at);
             let with = before.iter().copied().chain([slot]).chain(after.iter().copied());
-            expected_gain(with, outlook)
+            expected_gain(with, deadlines)
         }
         Change::Remove(at) => {
             let without = all.enumerate().filter(|(index, _)| *index != at);
-            expected_gain(without.map(|(_, slot)| slot), outlook)
+            expected_gain(without.map(|(_, slot)| slot), deadlines)
         }
         Change::Replace(at, new) => {
             let with = all.enumerate();
-            expected_gain(with.map(|(index, slot)| if index == at { new } else { slot }), outlook)
+            expected_gain(with.map(|(index, slot)| if index == at { new } else { slot }), deadlines)
         }
     }
 }
