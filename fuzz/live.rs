@@ -64,7 +64,7 @@ impl World {
             concealment: Concealment::LastReceived,
             start: Bitrate::kbps(2),
             recency: Recency::default(),
-            effort_units: 1_000,
+            search_units: 1_000,
         };
         // Longer than a GoP, and a picture that waits.
         let buffer = Some(Duration::from_millis(1_300));

@@ -3,8 +3,8 @@
 
 use weftline_core::ByteCount;
 use weftline_video::ows::{
-    Delivery, Effort, Entry, FbdtMessages, FbdtStream, InOrder, Inputs, Plan, Problem, REGISTRY,
-    Throughput, TwoEnded,
+    Delivery, Entry, FbdtMessages, FbdtStream, InOrder, Inputs, Plan, Problem, REGISTRY,
+    SearchBudget, Throughput, TwoEnded,
 };
 use weftline_video::rd::{GopTable, RdTable};
 
@@ -70,7 +70,7 @@ fn plan(gop: &GopTable, numbers: &mut Numbers<'_>) {
     let transports: [&dyn Delivery; 3] = [&InOrder, &FbdtStream(ends), &FbdtMessages(ends)];
     let delivery = transports[usize::from(numbers.byte() % 3)];
     let budget = numbers.byte().is_multiple_of(2).then(|| numbers.bytes());
-    let effort = u64::from(numbers.byte()) * 64;
+    let search_budget = u64::from(numbers.byte()) * 64;
     let visibility: Vec<f64> = (0..tiles).map(|_| numbers.value()).collect();
     let concealment: Vec<f64> = (0..tiles).map(|_| numbers.value()).collect();
     let truth = Some(&throughput);
@@ -85,7 +85,7 @@ fn plan(gop: &GopTable, numbers: &mut Numbers<'_>) {
     };
     let Ok(problem) = Problem::new(inputs) else { return };
     let make = |entry: &Entry| {
-        entry.plan(&problem, &mut Effort::units(effort)).expect("the truth was given")
+        entry.plan(&problem, &mut SearchBudget::units(search_budget)).expect("the truth was given")
     };
     for entry in REGISTRY {
         let plan = make(entry);

@@ -10,8 +10,8 @@ use divan::Bencher;
 use tables::Case;
 use weftline_core::ByteCount;
 use weftline_video::ows::{
-    Delivery, Effort, Entry, FbdtMessages, FbdtStream, InOrder, Inputs, OperatingPoints, Problem,
-    TwoEnded, allocate,
+    Delivery, Entry, FbdtMessages, FbdtStream, InOrder, Inputs, OperatingPoints, Problem,
+    SearchBudget, TwoEnded, allocate,
 };
 
 fn main() {
@@ -76,5 +76,5 @@ fn plan(case: &Case, delivery: &dyn Delivery) {
     });
     let ows = Entry::find("ows").expect("registered");
     let problem = problem.expect("the case is whole");
-    black_box(ows.plan(&problem, &mut Effort::default()).expect("ows needs no truth"));
+    black_box(ows.plan(&problem, &mut SearchBudget::default()).expect("ows needs no truth"));
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use weftline_core::ByteCount;
 
 use crate::ows::{
-    Delivery, Effort, Entry, Inputs, Piece, Plan, Problem, Throughput, ThroughputError,
+    Delivery, Entry, Inputs, Piece, Plan, Problem, SearchBudget, Throughput, ThroughputError,
 };
 use crate::rd::{GopTable, MAX_TILE_BYTES, Rung, TileTable};
 use crate::shown::{Concealment, Encoding, Wanted};
@@ -26,7 +26,7 @@ pub(crate) struct Planner<'a> {
     /// What is shown in place of late tiles.
     pub(crate) concealment: Concealment,
     /// The work a scheme may do for a GoP.
-    pub(crate) effort_units: u64,
+    pub(crate) search_units: u64,
 }
 
 /// What one GoP is planned from.
@@ -98,9 +98,9 @@ impl Planner<'_> {
             truth: truth.as_ref(),
         });
         let problem = problem.map_err(|error| error.to_string())?;
-        let mut effort = Effort::units(self.effort_units);
+        let mut search_budget = SearchBudget::units(self.search_units);
         let mut plan =
-            self.scheme.plan(&problem, &mut effort).map_err(|error| error.to_string())?;
+            self.scheme.plan(&problem, &mut search_budget).map_err(|error| error.to_string())?;
         // Who knows the future knows that nothing comes.
         if plan.sent.is_empty() && base.is_empty() && self.scheme.name != "oracle" {
             plan = background(plan, tiles, chances);
@@ -239,7 +239,8 @@ mod tests {
         let plan = |expected, carried, visibility: [f64; 4]| {
             let concealment = Concealment::BaseLayer;
             let scheme = Entry::find("ows").unwrap();
-            let planner = Planner { scheme, concealment, effort_units: Effort::DEFAULT_UNITS };
+            let planner =
+                Planner { scheme, concealment, search_units: SearchBudget::DEFAULT_UNITS };
             let chances = Chances {
                 visibility: &visibility,
                 concealed: &[90.0; 4],

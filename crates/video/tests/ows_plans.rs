@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use tables::Case;
 use weftline_core::ByteCount;
 use weftline_video::ows::{
-    Delivery, Effort, Entry, FbdtMessages, FbdtStream, InOrder, Inputs, Plan, Problem, REGISTRY,
-    Throughput, TwoEnded,
+    Delivery, Entry, FbdtMessages, FbdtStream, InOrder, Inputs, Plan, Problem, REGISTRY,
+    SearchBudget, Throughput, TwoEnded,
 };
 use weftline_video::rd::{GopTable, TileTable};
 
@@ -31,7 +31,7 @@ fn inputs<'a>(case: &'a Case, concealment: &'a [f64], delivery: &'a dyn Delivery
 fn plan(scheme: &str, inputs: Inputs<'_>) -> Plan {
     let problem = Problem::new(inputs).expect("the case is whole");
     let entry = Entry::find(scheme).expect("registered");
-    entry.plan(&problem, &mut Effort::default()).expect("the scheme needs no truth")
+    entry.plan(&problem, &mut SearchBudget::default()).expect("the scheme needs no truth")
 }
 
 /// The expected loss by sending the plan over every sample.
@@ -232,7 +232,7 @@ fn problems_that_are_none_are_refused_and_unknowns_defined() {
     assert_eq!(unknown, format!("unknown tile scheme 'best'; known are {names}"));
     let problem = Problem::new(whole).expect("whole");
     let oracle = Entry::find("oracle").expect("registered");
-    let error = oracle.plan(&problem, &mut Effort::default()).expect_err("no truth");
+    let error = oracle.plan(&problem, &mut SearchBudget::default()).expect_err("no truth");
     assert!(error.to_string().starts_with("the scheme 'oracle' needs the true throughput"));
 }
 
@@ -286,15 +286,15 @@ fn work_is_bounded_and_no_work_is_fix() {
     let case = tables::case(8, 12, 8);
     let problem = Problem::new(inputs(&case, &case.last, &FbdtMessages(WHOLE))).expect("whole");
     let ows = Entry::find("ows").expect("registered");
-    let mut effort = Effort::units(0);
-    let first = ows.plan(&problem, &mut effort).expect("no truth needed");
+    let mut search_budget = SearchBudget::units(0);
+    let first = ows.plan(&problem, &mut search_budget).expect("no truth needed");
     assert_eq!(first, plan("fix", inputs(&case, &case.last, &FbdtMessages(WHOLE))));
     let mut before = first.expected_loss;
     for units in [20_000, 200_000] {
-        let mut effort = Effort::units(units);
-        let plan = ows.plan(&problem, &mut effort).expect("no truth needed");
+        let mut search_budget = SearchBudget::units(units);
+        let plan = ows.plan(&problem, &mut search_budget).expect("no truth needed");
         // The last step and the tiles that do no harm may go over it.
-        assert!(effort.spent() < units + 20_000, "{}", effort.spent());
+        assert!(search_budget.spent() < units + 20_000, "{}", search_budget.spent());
         assert!(plan.expected_loss <= before * 1.01);
         before = plan.expected_loss;
     }
@@ -333,7 +333,8 @@ fn the_oracle_beats_everybody_who_has_to_guess() {
         let happens = Inputs { throughput: &truth, ..whole };
         let problem = Problem::new(told).expect("whole");
         let oracle = Entry::find("oracle").expect("registered");
-        let oracle = oracle.plan(&problem, &mut Effort::default()).expect("the truth is given");
+        let oracle =
+            oracle.plan(&problem, &mut SearchBudget::default()).expect("the truth is given");
         known += loss_when_sent(&oracle, &happens);
         guessed += loss_when_sent(&plan("ows", whole), &happens);
     }

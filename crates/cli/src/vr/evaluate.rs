@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use weftline_scenario::{SCHEMA_VERSION, VrRecord};
 use weftline_video::evaluate::{Concealment, SessionOutcome};
-use weftline_video::ows::{Effort, Entry};
+use weftline_video::ows::{Entry, SearchBudget};
 use weftline_vr::evaluate::{Audience, Played, Rates, Scene, Settings, Transport, play};
 use weftline_vr::package::Package;
 
@@ -105,7 +105,7 @@ pub(super) fn run(args: &EvaluateArgs) -> Result<(), Failure> {
         schemes: schemes(&args.scheme)?,
         concealments: concealments(&args.concealment)?,
         warm_up: args.rates.warm_up,
-        effort_units: Effort::DEFAULT_UNITS,
+        search_units: SearchBudget::DEFAULT_UNITS,
     };
     let stop = stop_on_signals()?;
     let transports = args.transports()?;

@@ -19,7 +19,7 @@ use weftline_video::evaluate::{Concealment, ConcealmentTable, Session, SessionOu
 use weftline_video::geometry::{FieldOfView, FrameSize, Grid, Orientation, Viewport};
 use weftline_video::head::{Pose, SyntheticViewers, TileProbabilities, Trace};
 use weftline_video::live::{ClientSettings, Content, ServerSettings};
-use weftline_video::ows::{Effort, InOrder, Recency};
+use weftline_video::ows::{InOrder, Recency, SearchBudget};
 use weftline_video::rd::{GopTable, RdTable, Rung, TileTable};
 
 pub const TILES: usize = 24;
@@ -121,7 +121,7 @@ impl Case {
             concealment: Concealment::LastReceived,
             start: Bitrate::mbps(10),
             recency: Recency::default(),
-            effort_units: Effort::DEFAULT_UNITS,
+            search_units: SearchBudget::DEFAULT_UNITS,
         };
         let buffer = (self.buffer_ms > 0).then(|| Duration::from_millis(self.buffer_ms));
         let rebuffer = Duration::from_millis(self.rebuffer_ms);
@@ -295,7 +295,7 @@ impl Case {
             recency: Recency::default(),
             scheme: weftline_video::ows::Entry::find(scheme).unwrap(),
             concealment: Concealment::LastReceived,
-            effort_units: Effort::DEFAULT_UNITS,
+            search_units: SearchBudget::DEFAULT_UNITS,
         };
         session.run().unwrap()
     }

@@ -63,8 +63,8 @@ pub struct Session<'a> {
     pub scheme: &'a Entry,
     /// What is shown in place of late tiles.
     pub concealment: Concealment,
-    /// The work a scheme may do for a GoP: [`Effort::units`](crate::ows::Effort::units).
-    pub effort_units: u64,
+    /// The work a scheme may do for a GoP: [`SearchBudget::units`](crate::ows::SearchBudget::units).
+    pub search_units: u64,
 }
 
 /// What became of one GoP.
@@ -303,8 +303,8 @@ impl Session<'_> {
             delivery: self.delivery,
             truth: Some(&truth),
         };
-        let Self { scheme, concealment, effort_units, .. } = *self;
-        let planner = Planner { scheme, concealment, effort_units };
+        let Self { scheme, concealment, search_units, .. } = *self;
+        let planner = Planner { scheme, concealment, search_units };
         let sending = planner.plan(&costs, &chances).map_err(wrong)?;
         let arrived = sending.plan.arrivals(self.delivery, &room);
         paths.send(sending.plan.bytes, deadline);

@@ -9,7 +9,7 @@ use weftline_core::{Bitrate, ByteCount};
 use super::*;
 use crate::geometry::{FieldOfView, Grid, Orientation, Viewport};
 use crate::head::{Pose, SyntheticViewers, TileProbabilities, Trace};
-use crate::ows::{Effort, Entry, FbdtMessages, InOrder, Recency, TwoEnded};
+use crate::ows::{Entry, FbdtMessages, InOrder, Recency, SearchBudget, TwoEnded};
 use crate::rd::{GopTable, RdTable, Rung, TileTable};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -97,7 +97,7 @@ impl Setting {
             recency: Recency::default(),
             scheme: Entry::find(scheme).unwrap(),
             concealment,
-            effort_units: Effort::DEFAULT_UNITS,
+            search_units: SearchBudget::DEFAULT_UNITS,
         }
     }
 }
@@ -201,7 +201,7 @@ fn expected_and_realised_errors_agree_on_average() {
             recency: Recency::default(),
             scheme: Entry::find("ows").unwrap(),
             concealment: Concealment::Grey,
-            effort_units: 200_000,
+            search_units: 200_000,
         };
         for gop in session.run().unwrap().gops {
             expected += gop.expected_mse;
@@ -280,7 +280,7 @@ proptest! {
         let setting = Setting::new(&rates);
         let scheme = crate::ows::REGISTRY[scheme].name;
         let session = Session {
-            effort_units: 20_000,
+            search_units: 20_000,
             ..setting.session(scheme, Concealment::ALL[concealment].1)
         };
         let outcome = session.run().unwrap();

@@ -37,7 +37,7 @@ pub struct ServerSettings {
     /// How the rates to be expected follow from the past.
     pub recency: Recency,
     /// The work a scheme may do for a GoP.
-    pub effort_units: u64,
+    pub search_units: u64,
 }
 
 /// What is known of the connection.
@@ -604,8 +604,8 @@ impl Server {
             true => ByteCount::ZERO,
             false => view.init,
         };
-        let ServerSettings { scheme, concealment, effort_units, .. } = self.settings;
-        let planner = Planner { scheme, concealment, effort_units };
+        let ServerSettings { scheme, concealment, search_units, .. } = self.settings;
+        let planner = Planner { scheme, concealment, search_units };
         Ok(planner.plan(&on_the_way(tiles, init), &chances)?.with_package_sizes(tiles))
     }
 

@@ -21,7 +21,7 @@ use weftline_core::{Bitrate, ByteCount, Instant};
 use super::wire::*;
 use super::*;
 use crate::geometry::{FrameSize, Grid, Orientation};
-use crate::ows::{Effort, Entry, Recency};
+use crate::ows::{Entry, Recency, SearchBudget};
 use crate::rd::{GopTable, RdTable, Rung, TileTable};
 use crate::shown::Concealment;
 
@@ -52,7 +52,7 @@ fn settings(concealment: Concealment) -> ServerSettings {
         concealment,
         start: Bitrate::mbps(10),
         recency: Recency::default(),
-        effort_units: Effort::DEFAULT_UNITS,
+        search_units: SearchBudget::DEFAULT_UNITS,
     }
 }
 

@@ -14,24 +14,24 @@
 //! tile that is not sent has ε = 1.
 //!
 //! A [`Problem`] holds one GoP; a scheme of the [`REGISTRY`] makes a [`Plan`] of it. No scheme uses
-//! a clock: an [`Effort`] counts work, and a driver may stop it early.
+//! a clock: a [`SearchBudget`] counts work, and a driver may stop it early.
 
 mod delivery;
-mod effort;
 mod operating_points;
 mod order;
 mod problem;
 mod rates;
 mod schemes;
 mod search;
+mod search_budget;
 mod throughput;
 
 pub use delivery::{
     Delivery, FbdtMessages, FbdtStream, InOrder, PAPER_WINDOW, Progress, Received, TwoEnded,
 };
-pub use effort::Effort;
 pub use operating_points::{OperatingPoint, OperatingPoints};
 pub use problem::{Inputs, Piece, Plan, PlanError, Problem, ProblemError};
 pub use rates::{Allocation, MAX_STATES, TOLERANCE, allocate};
 pub use schemes::{Entry, REGISTRY, UnknownScheme};
+pub use search_budget::SearchBudget;
 pub use throughput::{History, MAX_PATHS, MAX_SECONDS, Recency, Throughput, ThroughputError};

@@ -5,7 +5,7 @@
 //! moves one tile at a time to where the expected gain is largest, until no move helps.
 
 use super::delivery::DeadlineModel;
-use super::effort::Effort;
+use super::search_budget::SearchBudget;
 
 /// Gains closer than this share of their sum are the same: the search must not chase rounding.
 pub(super) const SAME: f64 = 1e-12;
@@ -66,12 +66,12 @@ pub(super) fn arrange(slots: &mut [Slot], deadlines: &DeadlineModel) {
     }
 }
 
-/// Moves one tile at a time to its best place until no move gains, or the effort is spent. Never
+/// Moves one tile at a time to its best place until no move gains, or the budget is spent. Never
 /// makes the order worse.
 pub(super) fn insertion_search(
     slots: &mut [Slot],
     deadlines: &DeadlineModel,
-    effort: &mut Effort<'_>,
+    search_budget: &mut SearchBudget<'_>,
 ) {
     let mut line = Line::new(slots, deadlines);
     loop {
@@ -85,7 +85,7 @@ pub(super) fn insertion_search(
                 line.shift(at, to);
                 moved = true;
             }
-            if !effort.spend(2 * line.slots.len()) {
+            if !search_budget.spend(2 * line.slots.len()) {
                 return;
             }
         }

@@ -7,28 +7,32 @@
 //! the first plan measured, so the result is never worse.
 
 use super::delivery::DeadlineModel;
-use super::effort::Effort;
 use super::operating_points::rungs;
 use super::order::{SAME, Slot, arrange, expected_gain, insertion_search};
 use super::problem::{Draft, Problem, raster};
 use super::rates::allocate;
+use super::search_budget::SearchBudget;
 
 /// Rates and order take turns at most so often from one start; two or three times change anything.
 const TURNS: usize = 4;
 /// Starts below the budget: what the paths carry at least with the probability 1 − q.
 const QUANTILES: [f64; 4] = [0.5, 0.25, 0.1, 0.75];
-/// Units of effort per tile that the exchange of rungs between two tiles may take.
+/// Units of search budget per tile that the exchange of rungs between two tiles may take.
 const EXCHANGE_UNITS: u64 = 4_000;
 
-/// The plan of least expected loss that the effort finds, beginning with `fix`.
-pub(super) fn run(problem: &Problem<'_>, fix: Draft, effort: &mut Effort<'_>) -> Draft {
+/// The plan of least expected loss that is found within the search budget, beginning with `fix`.
+pub(super) fn run(
+    problem: &Problem<'_>,
+    fix: Draft,
+    search_budget: &mut SearchBudget<'_>,
+) -> Draft {
     let mut search = Search::new(problem);
     let mut paper = search.state(&fix);
     search.keep(&paper);
-    if !effort.lasts() {
+    if !search_budget.lasts() {
         return fix;
     }
-    search.reorder(&mut paper, effort);
+    search.reorder(&mut paper, search_budget);
     // Also where nothing is at stake by what is known: what comes as a surprise should find the
     // tiles in an order of their worth.
     if search.best.as_ref().is_none_or(|best| paper.value >= best.value - search.least_gain) {
@@ -43,25 +47,32 @@ pub(super) fn run(problem: &Problem<'_>, fix: Draft, effort: &mut Effort<'_>) ->
         }
     }
     let mut states = vec![paper];
-    states.extend(starts.into_iter().filter_map(|start| search.alternate(start, effort)));
-    // The most promising first: the effort may end.
+    states.extend(starts.into_iter().filter_map(|start| search.alternate(start, search_budget)));
+    // The most promising first: the search budget may run out.
     states.sort_by(|a, b| b.value.total_cmp(&a.value));
     states.dedup_by(|a, b| a.rungs == b.rungs && a.slots == b.slots);
     for mut state in states {
-        search.settle(&mut state, effort);
+        search.settle(&mut state, search_budget);
         search.keep(&state);
     }
-    let most = effort.spent() + EXCHANGE_UNITS * problem.tiles() as u64;
-    while effort.lasts() && effort.spent() < most && search.exchange(most, effort) {}
-    search.finish(effort)
+    let most = search_budget.spent() + EXCHANGE_UNITS * problem.tiles() as u64;
+    while search_budget.lasts()
+        && search_budget.spent() < most
+        && search.exchange(most, search_budget)
+    {}
+    search.finish(search_budget)
 }
 
-/// The rungs of `fix` in the order of least expected loss that the effort finds: never worse than
+/// The rungs of `fix` in the order of least expected loss that the budget allows to find: never worse than
 /// `fix`.
-pub(super) fn order(problem: &Problem<'_>, fix: Draft, effort: &mut Effort<'_>) -> Draft {
+pub(super) fn order(
+    problem: &Problem<'_>,
+    fix: Draft,
+    search_budget: &mut SearchBudget<'_>,
+) -> Draft {
     let mut search = Search::new(problem);
     let mut state = search.state(&fix);
-    search.reorder(&mut state, effort);
+    search.reorder(&mut state, search_budget);
     Draft { order: state.slots.iter().map(|slot| slot.tile).collect(), rungs: state.rungs }
 }
 
@@ -123,17 +134,17 @@ impl<'a, 'b> Search<'a, 'b> {
     }
 
     /// Rates and order in turns from the rates that fit `budget`: the best of the turns.
-    fn alternate(&mut self, budget: u64, effort: &mut Effort<'_>) -> Option<State> {
+    fn alternate(&mut self, budget: u64, search_budget: &mut SearchBudget<'_>) -> Option<State> {
         let mut weights = self.problem.visibility().to_vec();
         let mut best: Option<State> = None;
         for _ in 0..TURNS {
-            if !effort.lasts() {
+            if !search_budget.lasts() {
                 break;
             }
             let allocation = allocate(self.problem.operating_points(), &weights, budget)?;
             let mut state =
                 self.state(&raster(rungs(self.problem.operating_points(), &allocation.chosen)));
-            self.reorder(&mut state, effort);
+            self.reorder(&mut state, search_budget);
             if best.as_ref().is_some_and(|best| state.value <= best.value + self.least_gain) {
                 break;
             }
@@ -144,7 +155,7 @@ impl<'a, 'b> Search<'a, 'b> {
     }
 
     /// Puts the tiles in a good order.
-    fn reorder(&mut self, state: &mut State, effort: &mut Effort<'_>) {
+    fn reorder(&mut self, state: &mut State, search_budget: &mut SearchBudget<'_>) {
         self.deadlines.set_total(state.bytes);
         let mut arranged = state.slots.clone();
         arrange(&mut arranged, &self.deadlines);
@@ -153,21 +164,21 @@ impl<'a, 'b> Search<'a, 'b> {
         if gain >= state.value - self.least_gain {
             state.slots = arranged;
         }
-        insertion_search(&mut state.slots, &self.deadlines, effort);
+        insertion_search(&mut state.slots, &self.deadlines, search_budget);
         state.value = expected_gain(state.slots.iter().copied(), &self.deadlines);
     }
 
     /// Lets single tiles change their rung, and orders them again, until neither gains.
-    fn settle(&mut self, state: &mut State, effort: &mut Effort<'_>) {
-        while effort.lasts() && self.change_rungs(state, effort) {
-            insertion_search(&mut state.slots, &self.deadlines, effort);
+    fn settle(&mut self, state: &mut State, search_budget: &mut SearchBudget<'_>) {
+        while search_budget.lasts() && self.change_rungs(state, search_budget) {
+            insertion_search(&mut state.slots, &self.deadlines, search_budget);
             state.value = expected_gain(state.slots.iter().copied(), &self.deadlines);
         }
     }
 
     /// Gives each tile the rung at which the whole is worth most. Whether anything changed. Leaves
     /// the deadline model at the state's total.
-    fn change_rungs(&mut self, state: &mut State, effort: &mut Effort<'_>) -> bool {
+    fn change_rungs(&mut self, state: &mut State, search_budget: &mut SearchBudget<'_>) -> bool {
         let mut changed = false;
         for tile in 0..self.problem.tiles() {
             let now = state.rungs[tile];
@@ -175,7 +186,8 @@ impl<'a, 'b> Search<'a, 'b> {
             for point in self.problem.operating_points()[tile].all() {
                 let least = best.as_ref().map_or(state.value + self.least_gain, |best| best.0);
                 if point.rung != now
-                    && let Some((value, change)) = self.weigh_rung(state, tile, point.rung, effort)
+                    && let Some((value, change)) =
+                        self.weigh_rung(state, tile, point.rung, search_budget)
                     && value > least
                 {
                     best = Some((value, change, point.rung));
@@ -185,7 +197,7 @@ impl<'a, 'b> Search<'a, 'b> {
                 self.apply(state, tile, rung, value, change);
                 changed = true;
             }
-            if !effort.lasts() {
+            if !search_budget.lasts() {
                 break;
             }
         }
@@ -195,7 +207,7 @@ impl<'a, 'b> Search<'a, 'b> {
 
     /// Gives one tile less so that another can have more than the budget had room for, where the
     /// whole is worth most; then settles. Whether that beat the best state.
-    fn exchange(&mut self, most: u64, effort: &mut Effort<'_>) -> bool {
+    fn exchange(&mut self, most: u64, search_budget: &mut SearchBudget<'_>) -> bool {
         let Some(state) = self.best.clone() else { return false };
         let budget = self.problem.budget().as_u64();
         let mut best: Option<State> = None;
@@ -207,7 +219,8 @@ impl<'a, 'b> Search<'a, 'b> {
             for fewer in fewer.into_iter().flatten().filter(|&fewer| fewer < now) {
                 let rung = points.all()[fewer].rung;
                 let mut poorer = state.clone();
-                let Some((value, change)) = self.weigh_rung(&state, giver, rung, effort) else {
+                let Some((value, change)) = self.weigh_rung(&state, giver, rung, search_budget)
+                else {
                     continue;
                 };
                 self.apply(&mut poorer, giver, rung, value, change);
@@ -220,7 +233,7 @@ impl<'a, 'b> Search<'a, 'b> {
                         }
                         let least = best.as_ref().map_or(state.value, |best| best.value);
                         if let Some((value, change)) =
-                            self.weigh_rung(&poorer, taker, point.rung, effort)
+                            self.weigh_rung(&poorer, taker, point.rung, search_budget)
                             && value > least + self.least_gain
                         {
                             let mut richer = poorer.clone();
@@ -230,14 +243,14 @@ impl<'a, 'b> Search<'a, 'b> {
                     }
                 }
             }
-            if effort.spent() >= most || !effort.lasts() {
+            if search_budget.spent() >= most || !search_budget.lasts() {
                 break;
             }
         }
         let Some(mut best) = best else { return false };
         self.deadlines.set_total(best.bytes);
-        self.reorder(&mut best, effort);
-        self.settle(&mut best, effort);
+        self.reorder(&mut best, search_budget);
+        self.settle(&mut best, search_budget);
         self.keep(&best);
         true
     }
@@ -249,7 +262,7 @@ impl<'a, 'b> Search<'a, 'b> {
         state: &State,
         tile: usize,
         rung: Option<usize>,
-        effort: &mut Effort<'_>,
+        search_budget: &mut SearchBudget<'_>,
     ) -> Option<(f64, Change)> {
         let bytes = self.bytes_with(state, tile, rung);
         if bytes > self.problem.budget().as_u64() {
@@ -269,7 +282,7 @@ impl<'a, 'b> Search<'a, 'b> {
         };
         let mut best: Option<(f64, Change)> = None;
         for change in changes.into_iter().flatten() {
-            effort.spend(slots.len() + 1 + self.deadlines.samples() / 8);
+            search_budget.spend(slots.len() + 1 + self.deadlines.samples() / 8);
             let value = worth(slots, change, &self.deadlines);
             if best.as_ref().is_none_or(|best| value > best.0) {
                 best = Some((value, change));
@@ -318,12 +331,13 @@ impl<'a, 'b> Search<'a, 'b> {
 
     /// The best state, with what is left of the budget spent on tiles that were not sent and do no
     /// harm: a viewer who looks where nobody did sees something.
-    fn finish(mut self, effort: &mut Effort<'_>) -> Draft {
+    fn finish(mut self, search_budget: &mut SearchBudget<'_>) -> Draft {
         let mut state = self.best.take().expect("the first plan was measured");
         for tile in 0..self.problem.tiles() {
             if state.rungs[tile].is_none()
                 && let Some(point) = self.problem.operating_points()[tile].all().get(1)
-                && let Some((value, change)) = self.weigh_rung(&state, tile, point.rung, effort)
+                && let Some((value, change)) =
+                    self.weigh_rung(&state, tile, point.rung, search_budget)
                 && value >= state.value
             {
                 self.apply(&mut state, tile, point.rung, value, change);

@@ -205,7 +205,7 @@ pub struct Settings {
     /// Seconds of rates before the first GoP.
     pub warm_up: usize,
     /// The work a scheme may do for a GoP.
-    pub effort_units: u64,
+    pub search_units: u64,
 }
 
 /// A session of each viewer of one scene: what came of them, in the order of the audience.
@@ -298,7 +298,7 @@ impl One<'_> {
             recency: Recency::default(),
             scheme: self.scheme,
             concealment: self.concealment,
-            effort_units: settings.effort_units,
+            search_units: settings.search_units,
         };
         let views: Vec<&Views> = self.audience.viewers.iter().map(|(_, views)| views).collect();
         session

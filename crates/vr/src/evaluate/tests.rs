@@ -5,7 +5,7 @@ use std::time::Duration;
 use weftline_core::ByteCount;
 use weftline_video::geometry::Orientation;
 use weftline_video::head::Pose;
-use weftline_video::ows::Effort;
+use weftline_video::ows::SearchBudget;
 use weftline_video::rd::{GopTable, Rung, TileTable};
 
 use super::*;
@@ -55,7 +55,7 @@ fn settings(schemes: &[&str]) -> Settings {
         schemes: schemes.iter().map(|name| Entry::find(name).unwrap()).collect(),
         concealments: Concealment::ALL.map(|(_, concealment)| concealment).to_vec(),
         warm_up: 2,
-        effort_units: Effort::DEFAULT_UNITS,
+        search_units: SearchBudget::DEFAULT_UNITS,
     }
 }
 

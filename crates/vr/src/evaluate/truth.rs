@@ -187,7 +187,7 @@ fn cases(
         schemes: Vec::new(),
         concealments: Vec::new(),
         warm_up: 1,
-        effort_units: weftline_video::ows::Effort::DEFAULT_UNITS,
+        search_units: weftline_video::ows::SearchBudget::DEFAULT_UNITS,
     };
     let mixed = scene.mixed()?.table;
     // What is compared are pictures: nothing else is to take a part of the rates.

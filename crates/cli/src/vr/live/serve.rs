@@ -16,7 +16,7 @@ use weftline_video::evaluate::{Concealment, ConcealmentTable};
 use weftline_video::head::Format as HeadFormat;
 use weftline_video::live::wire::MAX_TO_SERVER;
 use weftline_video::live::{Content, ServerSettings};
-use weftline_video::ows::{Effort, Entry, Recency};
+use weftline_video::ows::{Entry, Recency, SearchBudget};
 use weftline_vr::package::Package;
 
 use super::heads;
@@ -242,7 +242,7 @@ impl ServeArgs {
             concealment,
             start: self.start_rate,
             recency: Recency::default(),
-            effort_units: Effort::DEFAULT_UNITS,
+            search_units: SearchBudget::DEFAULT_UNITS,
         })
     }
 

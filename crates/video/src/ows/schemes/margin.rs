@@ -1,6 +1,6 @@
 //! `fix-margin` and its like: `fix` that keeps a part of what it expects in hand, as players do.
 
-use super::{Draft, Effort, Entry, PlanError, Problem, paper_rates, raster};
+use super::{Draft, Entry, PlanError, Problem, SearchBudget, paper_rates, raster};
 
 /// The part of the budget that is planned for is the fraction of the estimated bandwidth that
 /// ExoPlayer's adaptive selection takes (`DEFAULT_BANDWIDTH_FRACTION`, 0.7).
@@ -26,7 +26,7 @@ pub(super) const NARROWER: Entry = Entry {
 
 fn within_percent<const PERCENT: u64>(
     problem: &Problem<'_>,
-    _: &mut Effort<'_>,
+    _: &mut SearchBudget<'_>,
 ) -> Result<Draft, PlanError> {
     let part = u128::from(problem.budget().as_u64()) * u128::from(PERCENT) / 100;
     // Less than the budget, which was a `u64`.

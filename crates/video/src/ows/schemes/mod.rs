@@ -9,10 +9,10 @@ mod paper;
 mod uniform;
 mod viewport;
 
-use super::effort::Effort;
 use super::operating_points::{OperatingPoints, rungs};
 use super::problem::{Draft, Plan, PlanError, Problem, raster};
 use super::rates::allocate;
+use super::search_budget::SearchBudget;
 
 /// A scheme's entry in the registry.
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +21,7 @@ pub struct Entry {
     pub name: &'static str,
     /// What it does, in one line.
     pub about: &'static str,
-    make: fn(&Problem<'_>, &mut Effort<'_>) -> Result<Draft, PlanError>,
+    make: fn(&Problem<'_>, &mut SearchBudget<'_>) -> Result<Draft, PlanError>,
 }
 
 /// Every scheme, by name.
@@ -64,8 +64,12 @@ impl Entry {
     ///
     /// # Errors
     /// [`PlanError::NoTruth`] if the scheme must know the true throughput and it was not given.
-    pub fn plan(&self, problem: &Problem<'_>, effort: &mut Effort<'_>) -> Result<Plan, PlanError> {
-        (self.make)(problem, effort).map(|draft| problem.plan(&draft))
+    pub fn plan(
+        &self,
+        problem: &Problem<'_>,
+        search_budget: &mut SearchBudget<'_>,
+    ) -> Result<Plan, PlanError> {
+        (self.make)(problem, search_budget).map(|draft| problem.plan(&draft))
     }
 }
 

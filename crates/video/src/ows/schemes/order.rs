@@ -7,5 +7,7 @@ use super::{Entry, paper_rates, raster};
 pub(super) const ENTRY: Entry = Entry {
     name: "ows-order",
     about: "the rates of fix, in the order of least expected loss",
-    make: |problem, effort| Ok(search::order(problem, raster(paper_rates(problem)), effort)),
+    make: |problem, search_budget| {
+        Ok(search::order(problem, raster(paper_rates(problem)), search_budget))
+    },
 };

@@ -1,23 +1,23 @@
-//! How much work a scheme may do: "controllable computation time" without a clock.
+//! The search budget: how much work a scheme may do ("controllable computation time" without a clock).
 
 use std::fmt;
 
 /// Work between two questions to the driver, so that asking costs nothing.
 const ASK_EVERY: u64 = 4_096;
 
-/// A budget of work. One unit is one tile looked up in the delivery model: a few nanoseconds for a
+/// A search budget. One unit of work is one tile looked up in the delivery model: a few nanoseconds for a
 /// transport that fills in order, some tens for one with islands.
 ///
 /// The result depends on the units alone, so it is the same on every machine; a deadline closure
 /// gives that up for a promise about time.
-pub struct Effort<'a> {
+pub struct SearchBudget<'a> {
     left: u64,
     spent: u64,
     asked: u64,
     stop: Option<&'a mut dyn FnMut() -> bool>,
 }
 
-impl Effort<'_> {
+impl SearchBudget<'_> {
     /// Several times what the search of 24 tiles takes. That of 96 tiles would gain some tenths of
     /// a percent by more.
     pub const DEFAULT_UNITS: u64 = 600_000;
@@ -54,23 +54,26 @@ impl Effort<'_> {
     }
 }
 
-impl<'a> Effort<'a> {
+impl<'a> SearchBudget<'a> {
     /// At most the default number of units, and no more once `stop` says so. The closure is asked
     /// now and then; a driver compares its clock with a deadline there.
     pub fn until(stop: &'a mut dyn FnMut() -> bool) -> Self {
-        Self { stop: Some(stop), ..Effort::units(Self::DEFAULT_UNITS) }
+        Self { stop: Some(stop), ..SearchBudget::units(Self::DEFAULT_UNITS) }
     }
 }
 
-impl Default for Effort<'_> {
+impl Default for SearchBudget<'_> {
     fn default() -> Self {
         Self::units(Self::DEFAULT_UNITS)
     }
 }
 
-impl fmt::Debug for Effort<'_> {
+impl fmt::Debug for SearchBudget<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Effort").field("left", &self.left).field("spent", &self.spent).finish()
+        f.debug_struct("SearchBudget")
+            .field("left", &self.left)
+            .field("spent", &self.spent)
+            .finish()
     }
 }
 
@@ -80,10 +83,10 @@ mod tests {
 
     #[test]
     fn units_run_out() {
-        let mut effort = Effort::units(10);
-        assert!(effort.spend(9));
-        assert!(!effort.spend(1));
-        assert_eq!(effort.spent(), 10);
+        let mut search_budget = SearchBudget::units(10);
+        assert!(search_budget.spend(9));
+        assert!(!search_budget.spend(1));
+        assert_eq!(search_budget.spent(), 10);
     }
 
     #[test]
@@ -93,10 +96,10 @@ mod tests {
             asked += 1;
             asked == 2
         };
-        let mut effort = Effort::until(&mut stop);
-        let rounds = (0..100_000).take_while(|_| effort.spend(1)).count();
+        let mut search_budget = SearchBudget::until(&mut stop);
+        let rounds = (0..100_000).take_while(|_| search_budget.spend(1)).count();
         assert_eq!(rounds, 2 * ASK_EVERY as usize - 1);
-        assert!(!effort.lasts());
+        assert!(!search_budget.lasts());
         assert_eq!(asked, 2);
     }
 }
