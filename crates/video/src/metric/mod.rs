@@ -3,7 +3,7 @@
 //! - [`SphereWeights`] for WS-MSE and WS-PSNR, whose sums over tiles add up to the frame's: the fast
 //!   path of the evaluation.
 //! - [`SpherePoints`] for S-PSNR-NN.
-//! - [`Camera`] and [`ViewportMap`] for rectilinear viewports drawn by look-up table: the truth.
+//! - [`Camera`] and [`ViewportMap`] for rectilinear viewports drawn by look-up table: the rendered reference.
 //!
 //! All of them work on planes of luma with 8 bits. Distortions are means of squared differences;
 //! [`psnr_db`] turns one into decibels. Work on rows may be shared among threads by the caller:

@@ -8,9 +8,9 @@
 mod compose;
 mod moment;
 mod rates;
+mod reference;
 #[cfg(test)]
 mod tests;
-mod truth;
 
 use std::fmt;
 use std::path::Path;
@@ -35,7 +35,7 @@ use crate::package::Package;
 
 pub use moment::{Moment, Seen};
 pub use rates::{PAPER_SHARE, Rates, fitting_scale};
-pub use truth::{Check, CheckOptions, Drawn, Gap, check};
+pub use reference::{Check, CheckOptions, Drawn, Gap, check};
 
 /// How the bytes of a GoP are carried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

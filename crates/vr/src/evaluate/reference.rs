@@ -1,8 +1,10 @@
-//! The fast path against the truth: tiles' WS-MSEs weighed by their shares of the viewport, against
-//! viewports that are drawn from the original and from the decoded tiles.
+//! The fast path against the rendered reference. The fast path weighs the tiles' WS-MSEs by their shares
+//! of the viewport; the reference is viewports that are drawn from the original and from the decoded
+//! tiles.
 //!
 //! What the fast path leaves out: the error of a tile's cell is not the same all over it, and not in all
-//! pictures of a GoP; in packages without cells, a tile's is not the same all over the tile. A viewport whose pixels are the frame's nearest ones shows the tiles' WS-MSE.
+//! pictures of a GoP; in packages without cells, a tile's is not the same all over the tile. A viewport
+//! whose pixels are the frame's nearest ones shows the tiles' WS-MSE.
 //! One that mixes each pixel from four smooths errors away: by 10·log₁₀(9/4) = 3.5 dB if neighbours
 //! err independently (at a fine QP, or in small frames), by less if they err alike; it shows what
 //! the package's table has as `mixed_mse`. All schemes gain by that, the finer ones more. Both ways
@@ -42,8 +44,8 @@ pub struct CheckOptions {
     pub seed: u64,
 }
 
-/// How far the fast path is off the truth in one GoP for one viewer: positive where it promises
-/// more.
+/// How far the fast path is off the rendered reference in one GoP for one viewer: positive where it
+/// promises more.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gap {
     /// The GoP.
@@ -92,7 +94,8 @@ impl Check {
 }
 
 fn summary(values: impl Iterator<Item = [[f64; 2]; 2]>, drawn: Drawn) -> [f64; 3] {
-    let gaps = values.map(|values| values[drawn as usize]).map(|[fast, truth]| fast - truth);
+    let gaps =
+        values.map(|values| values[drawn as usize]).map(|[fast, reference]| fast - reference);
     let gaps: Vec<f64> = gaps.collect();
     let mean = |value: fn(f64) -> f64| {
         gaps.iter().map(|gap| value(*gap)).sum::<f64>() / gaps.len().max(1) as f64
@@ -153,8 +156,8 @@ pub fn check(
                     };
                     views.poses(gop).iter().map(seen).collect()
                 });
-                let truth = rendered(package, trace, gop, options.pixel, &original, &decoded)?;
-                let [of_mean_db, mean_db] = decibels(&fast, &truth);
+                let reference = rendered(package, trace, gop, options.pixel, &original, &decoded)?;
+                let [of_mean_db, mean_db] = decibels(&fast, &reference);
                 let Case { scheme, share, .. } = case;
                 Ok(Gap { gop, scheme, share, viewer, of_mean_db, mean_db })
             });
@@ -281,14 +284,15 @@ fn nearest_mse(
     sum as f64 / count.max(1) as f64
 }
 
-/// The PSNR of the mean, and the mean of the PSNRs, of the fast path and of the truth.
-fn decibels(fast: &[Vec<f64>; 2], truth: &[Vec<f64>; 2]) -> [[[f64; 2]; 2]; 2] {
+/// The PSNR of the mean, and the mean of the PSNRs, of the fast path and of the reference.
+fn decibels(fast: &[Vec<f64>; 2], reference: &[Vec<f64>; 2]) -> [[[f64; 2]; 2]; 2] {
     let capped = |mse: f64| psnr_db(mse.max(mse_of_psnr_db(PSNR_CEILING_DB)));
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
     let of_mean = |errors: &Vec<f64>| capped(mean(errors));
     let of_each =
         |errors: &Vec<f64>| mean(&errors.iter().map(|error| capped(*error)).collect::<Vec<_>>());
-    let both = |of: &dyn Fn(&Vec<f64>) -> f64| [0, 1].map(|way| [of(&fast[way]), of(&truth[way])]);
+    let both =
+        |of: &dyn Fn(&Vec<f64>) -> f64| [0, 1].map(|way| [of(&fast[way]), of(&reference[way])]);
     [both(&of_mean), both(&of_each)]
 }
 
