@@ -1,13 +1,13 @@
 //! A flow: an application that sends, a transport, an application that receives.
 
 pub(crate) mod bound;
+mod byte_queue;
 mod ends;
 mod live;
 mod messages;
 mod multi;
 mod options;
 mod oracle;
-mod pipe;
 mod plain;
 mod sink;
 mod source;

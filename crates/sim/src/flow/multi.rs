@@ -19,11 +19,11 @@ use weftline_core::session::{
 use weftline_core::{ByteCount, Instant, Session, SessionConfig};
 
 use self::paths::Paths;
+use super::byte_queue::ByteQueue;
 use super::ends::{CLIENT, SERVER, ZEROS};
 use super::live::Live;
 use super::options::Options;
 use super::oracle::{forecast, may_ask};
-use super::pipe::Pipe;
 use super::{Sink, Source};
 use crate::build::Opener;
 use crate::calls::Limiters;
@@ -57,7 +57,7 @@ pub(super) struct Subflow {
     /// The endpoints of client and server.
     pub(super) ends: [u32; 2],
     /// What client and server have written.
-    pub(super) pipes: [Pipe; 2],
+    pub(super) queues: [ByteQueue; 2],
     /// What has arrived at client and server and is no complete record.
     pub(super) inputs: [BytesMut; 2],
     /// Records of a kernel's client, which are options of its segments.
@@ -287,9 +287,9 @@ impl Multi {
             return;
         }
         let arrived = endpoint.in_order();
-        let pipe = &mut subflow.pipes[1 - end];
-        if arrived > pipe.read() {
-            pipe.read_until(arrived, &mut subflow.inputs[end]);
+        let queue = &mut subflow.queues[1 - end];
+        if arrived > queue.read() {
+            queue.read_until(arrived, &mut subflow.inputs[end]);
             endpoint.set_read(arrived, now_ns);
             self.take_input(index, end, net);
         }
@@ -523,7 +523,7 @@ impl Multi {
                 let number = subflow.options.add(out, endpoint.has_option(), now.as_nanos());
                 endpoint.set_option(number);
             } else {
-                subflow.pipes[end].write(out);
+                subflow.queues[end].write(out);
                 net.endpoint_mut(subflow.ends[end]).write(bytes);
             }
             net.transmit(subflow.ends[end]);

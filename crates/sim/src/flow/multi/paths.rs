@@ -12,7 +12,7 @@ use weftline_core::Instant;
 use weftline_core::path::{PathId, SubflowId};
 use weftline_core::path_manager::{Action, ConnectingId, Failure, Look, PathManager, PathPlan};
 
-use super::{Multi, Options, Pipe, Subflow};
+use super::{ByteQueue, Multi, Options, Subflow};
 use crate::build::Opener;
 use crate::flow::ends::{CLIENT, SERVER, ZEROS};
 use crate::net::Net;
@@ -267,7 +267,7 @@ impl Subflow {
             connecting: Some(connecting),
             is_connected: false,
             ends,
-            pipes: [Pipe::default(), Pipe::default()],
+            queues: [ByteQueue::default(), ByteQueue::default()],
             inputs: [BytesMut::new(), BytesMut::new()],
             options: Options::default(),
             up: [false; 2],
@@ -287,7 +287,7 @@ fn now(net: &Net) -> Instant {
 }
 
 fn write_greeting(subflow: &mut Subflow, end: usize, net: &mut Net) {
-    subflow.pipes[end].write(&mut VecDeque::from([Bytes::from_static(&ZEROS[..GREETING])]));
+    subflow.queues[end].write(&mut VecDeque::from([Bytes::from_static(&ZEROS[..GREETING])]));
     net.endpoint_mut(subflow.ends[end]).write(GREETING as u64);
     net.transmit(subflow.ends[end]);
 }

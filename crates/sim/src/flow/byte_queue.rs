@@ -1,5 +1,5 @@
-//! The content of one direction of a subflow. TCP's segments carry offsets only; what they stand
-//! for waits here until the receiver has it in order.
+//! The byte queue of one direction of a subflow. TCP's segments carry offsets only; the bytes wait
+//! here until the receiver has them in order.
 
 use std::collections::VecDeque;
 
@@ -7,13 +7,13 @@ use bytes::{Bytes, BytesMut};
 
 /// Bytes written at one end and not yet read at the other.
 #[derive(Debug, Default)]
-pub(super) struct Pipe {
+pub(super) struct ByteQueue {
     chunks: VecDeque<Bytes>,
     /// The offset of the first byte of `chunks`.
     read: u64,
 }
 
-impl Pipe {
+impl ByteQueue {
     /// Takes what was written, `chunks` in order.
     pub(super) fn write(&mut self, chunks: &mut VecDeque<Bytes>) {
         self.chunks.append(chunks);
