@@ -1,12 +1,12 @@
 //! `weftline vr serve` and `weftline vr play`: a package, or a live source, as a live stream. The state machines are
 //! `weftline_video::live`; here are the clock, the connections and the files.
 
+mod admission;
 mod heads;
 mod link;
 mod log;
 mod origin;
 mod p1203;
-mod places;
 pub(super) mod play;
 mod player;
 mod save;

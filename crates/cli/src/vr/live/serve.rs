@@ -19,10 +19,10 @@ use weftline_video::live::{Content, ServerSettings};
 use weftline_video::ows::{Entry, Recency, SearchBudget};
 use weftline_vr::package::Package;
 
+use super::admission::{Admission, WAITING};
 use super::heads;
 use super::link::{Link, Transport, listen_kernel};
 use super::origin::Origin;
-use super::places::{Places, WAITING};
 use super::session::{Served, Tally, serve};
 use super::source::SourceArgs;
 use crate::congestion;
@@ -170,11 +170,11 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         }
         output::print(&said)?;
         let (most, all) = (args.max_players.get(), args.players.map(NonZero::get));
-        let places = Places::new(most, all);
+        let admission = Admission::new(most, all);
         match live {
-            None => serve_all(&mut doors, &served, &stop, &places, std::future::pending()).await,
+            None => serve_all(&mut doors, &served, &stop, &admission, std::future::pending()).await,
             Some(live) => {
-                serve_all(&mut doors, &served, &stop, &places, live.ended()).await;
+                serve_all(&mut doors, &served, &stop, &admission, live.ended()).await;
                 // The signal that ends this program may have ended ffmpeg, too.
                 live.finish().or_else(|error| if stop.has_come() { Ok(()) } else { Err(error) })?;
             }
@@ -403,7 +403,7 @@ async fn serve_all(
     doors: &mut Doors,
     served: &Arc<Served>,
     stop: &Arc<Stop>,
-    places: &Arc<Places>,
+    admission: &Arc<Admission>,
     over: impl Future<Output = ()>,
 ) {
     let mut over = std::pin::pin!(over);
@@ -411,11 +411,11 @@ async fn serve_all(
     loop {
         let (link, source, who) = tokio::select! {
             next = doors.next() => next,
-            () = places.all_taken() => break,
+            () = admission.all_taken() => break,
             () = &mut over => break,
             () = stop.nth(1) => break,
         };
-        let ticket = places.ticket(source);
+        let ticket = admission.ticket(source);
         let has_greeted = ticket.has_greeted();
         let (served, stop) = (Arc::clone(served), Arc::clone(stop));
         let task = players.spawn(async move {
@@ -424,7 +424,7 @@ async fn serve_all(
                 Err(error) => tracing::warn!("{who}: {error}"),
             }
         });
-        places.wait(source, task, has_greeted);
+        admission.wait(source, task, has_greeted);
         while players.try_join_next().is_some() {}
     }
     // What is under way may end: the stop is known to it.

@@ -17,9 +17,9 @@ use weftline_video::live::{
     Traffic,
 };
 
+use super::admission::Ticket;
 use super::link::{Link, Received, Sender};
 use super::origin::{Follower, News, Origin, Place};
-use super::places::Ticket;
 use super::{Clock, path_event, ticks};
 
 /// How long a player may take to greet, and to go once everything was sent and shown.

@@ -1,5 +1,5 @@
-//! Who may be served: places for players, and a waiting room for connections that have not said that
-//! they are any.
+//! Admission control: a limited number of players is served at once, and a limited number of
+//! connections may wait that have not said yet that they are players.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};
@@ -9,12 +9,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
 
-/// Connections that have not greeted, at most. They take no place of a player.
+/// Connections that have not greeted, at most. They take no player's seat.
 pub(super) const WAITING: usize = 64;
 
-/// The places of a server.
+/// The admission control of a server.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(super) struct Admission {
     most: usize,
     taken: Mutex<Taken>,
     /// How many players may still come, if they are counted.
@@ -24,11 +24,11 @@ pub(super) struct Places {
     waiting: Mutex<VecDeque<Waiting>>,
 }
 
-/// The places that are taken, in the order in which they were.
+/// The seats that are taken, in the order in which they were.
 #[derive(Debug, Default)]
 struct Taken {
     seats: Vec<Seat>,
-    /// Places that were given so far.
+    /// Permits that were given so far.
     given: u64,
 }
 
@@ -40,9 +40,9 @@ struct Seat {
     _stays: oneshot::Sender<std::convert::Infallible>,
 }
 
-/// A place that is taken until this is dropped.
+/// A player's permit: its seat is taken until this is dropped.
 #[derive(Debug)]
-struct Place {
+struct Permit {
     number: u64,
     put_out: oneshot::Receiver<std::convert::Infallible>,
 }
@@ -54,16 +54,16 @@ struct Waiting {
     has_greeted: Arc<AtomicBool>,
 }
 
-/// What a connection comes with: it waits until it greets, and then wants a place.
+/// A connection's ticket: it waits until it greets, and then asks for a permit.
 #[derive(Debug)]
 pub(super) struct Ticket {
-    places: Arc<Places>,
+    admission: Arc<Admission>,
     source: IpAddr,
     has_greeted: Arc<AtomicBool>,
-    place: Option<Place>,
+    permit: Option<Permit>,
 }
 
-impl Places {
+impl Admission {
     /// For `most` players at once, and `all` together if that is given.
     pub(super) fn new(most: usize, all: Option<u32>) -> Arc<Self> {
         Arc::new(Self {
@@ -78,7 +78,7 @@ impl Places {
     /// For a connection that has come from `source`.
     pub(super) fn ticket(self: &Arc<Self>, source: IpAddr) -> Ticket {
         let (has_greeted, source) = (Arc::new(AtomicBool::new(false)), network(source));
-        Ticket { places: Arc::clone(self), source, has_greeted, place: None }
+        Ticket { admission: Arc::clone(self), source, has_greeted, permit: None }
     }
 
     fn taken(&self) -> MutexGuard<'_, Taken> {
@@ -104,7 +104,7 @@ impl Places {
         }
     }
 
-    /// Once all that were to come have had their places; puts out those that still wait. Never, if
+    /// Once all that were to come have had their seats; puts out those that still wait. Never, if
     /// they are not counted.
     pub(super) async fn all_taken(&self) {
         let Some(left) = &self.left else { return std::future::pending().await };
@@ -124,26 +124,26 @@ impl Places {
 }
 
 impl Ticket {
-    /// Whether it has greeted, as [`Places::wait`] wants to know it.
+    /// Whether it has greeted, as [`Admission::wait`] wants to know it.
     pub(super) fn has_greeted(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.has_greeted)
     }
 
-    /// It has greeted, and takes a place if there is one; the same again later.
+    /// Notes that it has greeted, and takes a seat if one is free; later calls change nothing.
     ///
     /// # Errors
     /// That there is none, in words.
     pub(super) fn sit(&mut self) -> Result<(), String> {
-        if self.place.is_some() {
+        if self.permit.is_some() {
             return Ok(());
         }
-        // Before its place is counted: whoever sees that it was the last puts out all that have not.
+        // Before its seat is counted: the task that sees the last one taken puts out all others.
         self.has_greeted.store(true, Ordering::Release);
-        let Places { most, left, all_taken, .. } = &*self.places;
-        let place = self.places.taken().sit(*most, self.source);
-        let place =
-            place.ok_or_else(|| format!("there are {most} players already (--max-players)"))?;
-        self.place = Some(place);
+        let Admission { most, left, all_taken, .. } = &*self.admission;
+        let permit = self.admission.taken().sit(*most, self.source);
+        let permit =
+            permit.ok_or_else(|| format!("there are {most} players already (--max-players)"))?;
+        self.permit = Some(permit);
         if let Some(left) = left {
             let one = |left: u32| left.checked_sub(1);
             let before = left
@@ -156,10 +156,10 @@ impl Ticket {
         Ok(())
     }
 
-    /// Waits until its place is given to somebody else. Cancel safe.
+    /// Waits until its seat is given to somebody else. Cancel safe.
     pub(super) async fn put_out(&mut self) {
-        match &mut self.place {
-            Some(place) => drop((&mut place.put_out).await),
+        match &mut self.permit {
+            Some(permit) => drop((&mut permit.put_out).await),
             None => std::future::pending().await,
         }
     }
@@ -167,17 +167,17 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        if let Some(Place { number, .. }) = self.place {
-            self.places.taken().seats.retain(|seat| seat.number != number);
+        if let Some(Permit { number, .. }) = self.permit {
+            self.admission.taken().seats.retain(|seat| seat.number != number);
         }
     }
 }
 
 impl Taken {
-    /// Takes one of `most` places for a player from `source`. Where all are taken, the source with the
+    /// Takes one of `most` seats for a player from `source`. Where all are taken, the source with the
     /// most gives up its newest, if that leaves it no fewer than this one has then: one address may have
-    /// all places, but not keep others out.
-    fn sit(&mut self, most: usize, source: IpAddr) -> Option<Place> {
+    /// all seats, but not keep others out.
+    fn sit(&mut self, most: usize, source: IpAddr) -> Option<Permit> {
         if self.seats.len() >= most {
             let has = |of: IpAddr| self.seats.iter().filter(|seat| seat.source == of).count();
             let (count, crowd) =
@@ -192,7 +192,7 @@ impl Taken {
         self.given += 1;
         let (stays, put_out) = oneshot::channel();
         self.seats.push(Seat { number, source, _stays: stays });
-        Some(Place { number, put_out })
+        Some(Permit { number, put_out })
     }
 }
 
@@ -228,24 +228,24 @@ mod tests {
 
     #[tokio::test]
     async fn a_crowd_from_one_address_puts_out_its_own() {
-        let places = Places::new(2, None);
+        let admission = Admission::new(2, None);
         let [crowd, other] = ["192.0.2.1", "192.0.2.2"].map(|text| text.parse().unwrap());
         let honest = idle();
-        places.wait(other, honest.clone(), places.ticket(other).has_greeted());
+        admission.wait(other, honest.clone(), admission.ticket(other).has_greeted());
         let tasks: Vec<AbortHandle> = (0..300)
             .map(|_| {
                 let task = idle();
-                places.wait(crowd, task.clone(), places.ticket(crowd).has_greeted());
+                admission.wait(crowd, task.clone(), admission.ticket(crowd).has_greeted());
                 task
             })
             .collect();
         settle().await;
         let left = tasks.iter().filter(|task| !task.is_finished()).count();
         assert_eq!((left, honest.is_finished()), (WAITING - 1, false));
-        // None of them has a place.
-        let mut player = places.ticket(other);
+        // None of them has a seat.
+        let mut player = admission.ticket(other);
         assert_eq!(player.sit(), Ok(()));
-        places.clear();
+        admission.clear();
         settle().await;
         assert!(honest.is_finished());
     }
@@ -253,11 +253,11 @@ mod tests {
     /// A machine has all addresses of its /64: a flood from all of them is one.
     #[tokio::test]
     async fn a_crowd_of_one_network_puts_out_its_own() {
-        let places = Places::new(2, None);
+        let admission = Admission::new(2, None);
         // The last of all sources in their order, so that it would be taken among equals.
         let wait = |source: &str| {
             let (task, source) = (idle(), source.parse().unwrap());
-            places.wait(source, task.clone(), places.ticket(source).has_greeted());
+            admission.wait(source, task.clone(), admission.ticket(source).has_greeted());
             task
         };
         let honest = wait("2001:db8:ffff::1");
@@ -271,22 +271,22 @@ mod tests {
 
     #[tokio::test]
     async fn places_are_given_once_and_come_back() {
-        let places = Places::new(1, Some(2));
+        let admission = Admission::new(1, Some(2));
         let [mut first, mut second, mut third] =
-            std::array::from_fn(|_| places.ticket("192.0.2.1".parse().unwrap()));
+            std::array::from_fn(|_| admission.ticket("192.0.2.1".parse().unwrap()));
         assert_eq!((first.sit(), first.sit()), (Ok(()), Ok(())));
         assert!(second.sit().unwrap_err().contains("--max-players"));
         drop(first);
         assert_eq!(second.sit(), Ok(()));
-        tokio::time::timeout(PATIENCE, places.all_taken()).await.unwrap();
+        tokio::time::timeout(PATIENCE, admission.all_taken()).await.unwrap();
         drop(second);
         assert!(third.sit().unwrap_err().contains("--players"));
     }
 
     #[tokio::test]
     async fn one_address_may_have_all_places_but_not_keep_others_out() {
-        let places = Places::new(4, None);
-        let of = |text: &str| places.ticket(text.parse().unwrap());
+        let admission = Admission::new(4, None);
+        let of = |text: &str| admission.ticket(text.parse().unwrap());
         let mut crowd: Vec<Ticket> = (0..4).map(|_| of("192.0.2.1")).collect();
         crowd.iter_mut().for_each(|one| assert_eq!(one.sit(), Ok(())));
         assert!(of("192.0.2.1").sit().is_err(), "it gives up nothing for itself");
@@ -302,7 +302,7 @@ mod tests {
         drop(crowd);
         let mut of_one_link: Vec<Ticket> = (0..3).map(|n| of(&format!("2001:db8::{n}"))).collect();
         let sat = of_one_link.iter_mut().map(|one| one.sit().is_ok());
-        // 192.0.2.2 has one or two places; whoever is of one /64 is one.
+        // 192.0.2.2 has one or two seats; the addresses of one /64 count as one source.
         assert_eq!(sat.filter(|sat| *sat).count(), 3);
         assert!(of("2001:db8::ffff").sit().is_err());
     }
