@@ -148,7 +148,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let runtime = runtime()?;
     let result = runtime.block_on(async {
         let stop = Arc::new(Stop::on_signals_and_hangup()?);
-        let (mut doors, greeting) = Doors::open(args)?;
+        let (mut acceptor, greeting) = Acceptor::open(args)?;
         let mut said = greeting;
         let live = match source {
             Some(source) => {
@@ -172,9 +172,11 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         let (most, all) = (args.max_players.get(), args.players.map(NonZero::get));
         let admission = Admission::new(most, all);
         match live {
-            None => serve_all(&mut doors, &served, &stop, &admission, std::future::pending()).await,
+            None => {
+                serve_all(&mut acceptor, &served, &stop, &admission, std::future::pending()).await
+            }
             Some(live) => {
-                serve_all(&mut doors, &served, &stop, &admission, live.ended()).await;
+                serve_all(&mut acceptor, &served, &stop, &admission, live.ended()).await;
                 // The signal that ends this program may have ended ffmpeg, too.
                 live.finish().or_else(|error| if stop.has_come() { Ok(()) } else { Err(error) })?;
             }
@@ -294,13 +296,13 @@ fn concealments(dir: &Path) -> Result<Option<ConcealmentTable>, Failure> {
     }
 }
 
-/// Where players come in.
-enum Doors {
+/// Accepts players.
+enum Acceptor {
     Weftline(Server),
     Kernel(mpsc::Receiver<(tokio::net::TcpStream, SocketAddr)>),
 }
 
-impl Doors {
+impl Acceptor {
     /// Listens, and says where and as whom.
     fn open(args: &ServeArgs) -> Result<(Self, String), Failure> {
         let security = &args.security;
@@ -400,7 +402,7 @@ async fn accept(listener: TcpListener, to: mpsc::Sender<(tokio::net::TcpStream, 
 /// Serves whoever comes until all that were to come have been, there is nothing more to serve, or a signal
 /// comes.
 async fn serve_all(
-    doors: &mut Doors,
+    acceptor: &mut Acceptor,
     served: &Arc<Served>,
     stop: &Arc<Stop>,
     admission: &Arc<Admission>,
@@ -410,7 +412,7 @@ async fn serve_all(
     let mut players = JoinSet::new();
     loop {
         let (link, source, who) = tokio::select! {
-            next = doors.next() => next,
+            next = acceptor.next() => next,
             () = admission.all_taken() => break,
             () = &mut over => break,
             () = stop.nth(1) => break,
