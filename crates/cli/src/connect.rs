@@ -21,7 +21,7 @@ use crate::listeners::{Listener, Listeners};
 use crate::ops::control::Control;
 use crate::ops::log::{self, Format};
 use crate::ops::sockets::{self, Passed, Place};
-use crate::ops::{Daemon, DashboardPlace, Doors, Life, Wanted, systemd};
+use crate::ops::{AdminEndpoints, Daemon, DashboardPlace, Life, Wanted, systemd};
 use crate::output;
 use crate::paths::{self, PathError, PathTable};
 use crate::secrets;
@@ -198,8 +198,8 @@ pub(crate) struct ClientParts {
     pub(crate) places: Vec<Place>,
     /// What is there, if what is said of these places goes together.
     pub(crate) listeners: Result<BTreeSet<LocalService>, Failure>,
-    /// Where it shows how it is.
-    pub(crate) doors: Wanted,
+    /// Its admin endpoints.
+    pub(crate) admin_endpoints: Wanted,
     pub(crate) plaintext: bool,
     /// What it shows the server.
     pub(crate) certificate: Option<PathBuf>,
@@ -368,7 +368,7 @@ impl ConnectArgs {
                 true => all.listeners_of(&Client::builder()).map(services),
                 false => Ok(BTreeSet::new()),
             },
-            doors: all.doors()?,
+            admin_endpoints: all.admin_endpoints()?,
             plaintext: all.insecure_plaintext,
             certificate: all.cert.clone(),
             token: match all.token_file {
@@ -422,7 +422,7 @@ impl ConnectArgs {
     ///
     /// # Errors
     /// When no dashboard can be where one is wanted.
-    fn doors(&self) -> Result<Wanted, Failure> {
+    fn admin_endpoints(&self) -> Result<Wanted, Failure> {
         Ok(Wanted {
             control: self.control.clone(),
             metrics: self.metrics,
@@ -558,14 +558,14 @@ pub(crate) fn run(args: ConnectArgs) -> Result<(), Failure> {
     log::start(first.log_format, first.log_level.as_deref())?;
     secrets::raise_file_limit();
     limit_memory(first.max_total_memory.as_deref())?;
-    let doors = first.doors()?;
+    let admin_endpoints = first.admin_endpoints()?;
     let wanted = first.clone().listeners(&passed)?;
     let runtime = runtime()?;
     let result = runtime.block_on(async {
         let life = Life::start(Daemon::Connect, first.drain.as_deref())?;
         let mut reload = Reload::on_signal()?;
-        let doors = Doors::open(&life, doors).await?;
-        output::print(&doors.greeting)?;
+        let opened = AdminEndpoints::open(&life, admin_endpoints).await?;
+        output::print(&opened.greeting)?;
         let mut listeners = Listeners::new(Arc::clone(&life), passed);
         let servers = first.server.join(", ");
         let begun =

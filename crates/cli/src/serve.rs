@@ -24,7 +24,7 @@ use crate::internet::{self, Invites, Lanes};
 use crate::ops::control::Control;
 use crate::ops::log::{self, Format};
 use crate::ops::sockets::{self, Passed};
-use crate::ops::{Daemon, DashboardPlace, Doors, LaneWatcher, Life, Wanted};
+use crate::ops::{AdminEndpoints, Daemon, DashboardPlace, LaneWatcher, Life, Wanted};
 use crate::output;
 use crate::secrets;
 use crate::signals::{Reload, log_nothing_to_reload};
@@ -161,8 +161,8 @@ pub(crate) struct ServeArgs {
 pub(crate) struct ServerParts {
     pub(crate) listen: Vec<SocketAddr>,
     pub(crate) target: Result<Target, Failure>,
-    /// Where it shows how it is.
-    pub(crate) doors: Wanted,
+    /// Its admin endpoints.
+    pub(crate) admin_endpoints: Wanted,
     /// The files it reads, and what they are.
     pub(crate) files: Vec<(&'static str, PathBuf)>,
     pub(crate) identity: Kept,
@@ -363,7 +363,7 @@ impl ServeArgs {
         let wanted = all.congestion.iter().map(|name| congestion::provide(name));
         Ok(ServerParts {
             target: all.target(),
-            doors: all.doors()?,
+            admin_endpoints: all.admin_endpoints()?,
             files: named.into_iter().filter_map(file).collect(),
             listen: all.listen,
             identity: match (all.insecure_plaintext, all.cert, all.key) {
@@ -444,7 +444,7 @@ impl ServeArgs {
     ///
     /// # Errors
     /// When no dashboard can be where one is wanted.
-    fn doors(&self) -> Result<Wanted, Failure> {
+    fn admin_endpoints(&self) -> Result<Wanted, Failure> {
         Ok(Wanted {
             control: self.control.clone(),
             metrics: self.metrics,
@@ -562,7 +562,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
     log::start(first.log_format, first.log_level.as_deref())?;
     secrets::raise_file_limit();
     limit_memory(first.max_total_memory.as_deref())?;
-    let doors = first.doors()?;
+    let admin_endpoints = first.admin_endpoints()?;
     let (listen, target) = purpose(&first, &passed)?;
     let runtime = runtime()?;
     // Before `weftline invite` can find this process and send it a signal.
@@ -599,8 +599,8 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
             tokio::spawn(Lanes::follow(Arc::downgrade(lanes)));
         }
         // Whoever waits for the greeting takes it for a server that runs, lanes and all.
-        let doors = Doors::open(&life, doors).await?;
-        output::print(&(greeting + &invite + &doors.greeting))?;
+        let opened = AdminEndpoints::open(&life, admin_endpoints).await?;
+        output::print(&(greeting + &invite + &opened.greeting))?;
         life.ready();
         let control = server.control();
         let host = lanes.map(|lanes| lanes as Arc<dyn LaneHost>);

@@ -49,7 +49,7 @@ impl World {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
         let target = echo().to_string();
-        let doors = |name: &str| {
+        let endpoints = |name: &str| {
             let (control, qlog) = (at(&format!("{name}.sock")), at(&format!("{name}-qlog")));
             ["--metrics", "127.0.0.1:0", "--control", &control, "--qlog", &qlog].map(str::to_owned)
         };
@@ -58,9 +58,10 @@ impl World {
         let (state, tokens) = (at("state"), at("tokens"));
         let args = ["serve", "--listen", "127.0.0.1:0", "--forward", &target];
         let more = ["--state-dir", &state, "--token-file", &tokens];
-        let doors_of_server = doors("serve");
-        let doors_of_server: Vec<&str> = doors_of_server.iter().map(String::as_str).collect();
-        let mut server = Daemon::start(&[&args[..], &more, &doors_of_server].concat());
+        let endpoints_of_server = endpoints("serve");
+        let endpoints_of_server: Vec<&str> =
+            endpoints_of_server.iter().map(String::as_str).collect();
+        let mut server = Daemon::start(&[&args[..], &more, &endpoints_of_server].concat());
         let fingerprint = server.says("fingerprint");
         let address = server.listening().to_string();
         let server_metrics = server.says("metrics on").parse().unwrap();
@@ -70,10 +71,11 @@ impl World {
         let more = ["--fingerprint", &fingerprint, "--token-file", &tokens, "--ready", "1"];
         // It has windows to tell of.
         let scheduler = ["--scheduler", "fbdt"];
-        let doors_of_client = doors("connect");
-        let doors_of_client: Vec<&str> = doors_of_client.iter().map(String::as_str).collect();
+        let endpoints_of_client = endpoints("connect");
+        let endpoints_of_client: Vec<&str> =
+            endpoints_of_client.iter().map(String::as_str).collect();
         let mut client =
-            Daemon::start(&[&args[..], &paths, &more, &scheduler, &doors_of_client].concat());
+            Daemon::start(&[&args[..], &paths, &more, &scheduler, &endpoints_of_client].concat());
         let client_metrics = client.says("metrics on").parse().unwrap();
         let local = client.listening();
         Self { dir, server, server_metrics, client, client_metrics, local }

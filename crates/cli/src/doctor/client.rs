@@ -8,7 +8,7 @@ use weftline::{ClientBuilder, Error, LinkState, LocalService, PathConfig, Reach,
 
 use super::finding::{Check, Finding, Findings, Level};
 use super::verdict::{self, Place};
-use super::{doors, machine, ports};
+use super::{admin_endpoints, machine, ports};
 use crate::connect::{ClientParts, Shown};
 use crate::failure::Failure;
 use crate::ops::{Daemon, sockets};
@@ -32,7 +32,7 @@ pub(super) async fn examine(parts: ClientParts) -> Findings {
             findings.add(ports::look(parts.daemon, *address));
         }
     }
-    findings.extend(doors::look(parts.daemon, &parts.doors));
+    findings.extend(admin_endpoints::look(parts.daemon, &parts.admin_endpoints));
     if let Some(cert) = &parts.certificate {
         findings.extend(machine::certificate(cert, "servers with --client-ca refuse it"));
     }

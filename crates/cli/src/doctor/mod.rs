@@ -2,11 +2,11 @@
 //! what to do where it cannot.
 //!
 //! `client.rs`, `server.rs` and `whole.rs` look, the last by `lanes.rs`, too, each with what several have: `machine.rs`,
-//! `directory.rs`, `doors.rs` and `ports.rs`. `verdict.rs` and `firewall.rs` judge what was seen.
+//! `directory.rs`, `admin_endpoints.rs` and `ports.rs`. `verdict.rs` and `firewall.rs` judge what was seen.
 
+mod admin_endpoints;
 mod client;
 mod directory;
-mod doors;
 mod finding;
 mod firewall;
 mod lanes;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use weftline::{Identity, ServerTls, Target, Token};
 
 use super::finding::{Check, Finding, Findings};
-use super::{directory, doors, firewall, machine, ports, verdict};
+use super::{admin_endpoints, directory, firewall, machine, ports, verdict};
 use crate::ops::Daemon;
 use crate::secrets::{self, NAMELESS};
 use crate::serve::{Kept, ServerParts};
@@ -47,7 +47,7 @@ pub(super) async fn examine(parts: ServerParts) -> Findings {
     if carries_packets {
         findings.extend(firewall::forwarding());
     }
-    findings.extend(doors::look(Daemon::Serve, &parts.doors));
+    findings.extend(admin_endpoints::look(Daemon::Serve, &parts.admin_endpoints));
     findings.extend(parts.token_file.as_deref().and_then(tokens));
     findings.add(identity(&parts.identity));
     if let Kept::Files(cert, _) = &parts.identity {

@@ -290,8 +290,8 @@ impl DashboardPlace {
     }
 }
 
-/// Where it shows that, as long as this lives.
-pub(crate) struct Doors {
+/// The admin endpoints of a daemon, open as long as this lives.
+pub(crate) struct AdminEndpoints {
     /// What to say of it: where metrics are fetched, and where the dashboard is.
     pub(crate) greeting: String,
     _control: Option<control::Socket>,
@@ -299,7 +299,7 @@ pub(crate) struct Doors {
     _dashboard: Option<dashboard::Opened>,
 }
 
-impl Doors {
+impl AdminEndpoints {
     /// Opens all that are wanted.
     ///
     /// # Errors

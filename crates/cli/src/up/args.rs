@@ -153,7 +153,7 @@ impl UpArgs {
     ///
     /// # Errors
     /// When no dashboard can be where one is wanted.
-    pub(super) fn doors(&self) -> Result<Wanted, Failure> {
+    pub(super) fn admin_endpoints(&self) -> Result<Wanted, Failure> {
         let dashboard = DashboardPlace::of(self.dashboard, &self.behind_proxy)?;
         let (control, metrics) = (self.control.clone(), self.metrics);
         Ok(Wanted { control, metrics, qlog: None, dashboard })
@@ -184,7 +184,7 @@ impl UpArgs {
             files: Vec::new(),
             places: Vec::new(),
             listeners: Ok(BTreeSet::from([LocalService::Captured])),
-            doors: Wanted { metrics, ..self.doors()? },
+            admin_endpoints: Wanted { metrics, ..self.admin_endpoints()? },
             plaintext: false,
             certificate: None,
             token: Shown::Invite(invite.name.clone()),

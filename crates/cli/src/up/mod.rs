@@ -38,7 +38,7 @@ use crate::daemon::{await_answer, end, runtime};
 use crate::failure::Failure;
 use crate::instance::Instance;
 use crate::lifeline;
-use crate::ops::{Daemon, Doors, Life, log, metrics, systemd};
+use crate::ops::{AdminEndpoints, Daemon, Life, log, metrics, systemd};
 use crate::{output, secrets};
 use args::Wish;
 use invited::{basis, explain};
@@ -116,7 +116,7 @@ fn go(
     files: &Files,
     instance: &Instance,
 ) -> Result<(), Failure> {
-    let doors = args.doors()?;
+    let admin_endpoints = args.admin_endpoints()?;
     let wish = args.wish()?;
     secrets::raise_file_limit();
     let mut strict = Strict::wished(&wish, closed)?;
@@ -125,7 +125,7 @@ fn go(
     let runtime = runtime()?;
     let result = runtime.block_on(async {
         let life = Life::start(Daemon::Up, Some("0s"))?;
-        let open = Doors::open(&life, doors).await?;
+        let open = AdminEndpoints::open(&life, admin_endpoints).await?;
         output::print(&open.greeting)?;
         if let Some(address) = wish.metrics.filter(|_| args.metrics.is_none()) {
             show_kept_metrics(&life, address).await?;

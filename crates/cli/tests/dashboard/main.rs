@@ -46,8 +46,8 @@ impl World {
         let (state, control) = (at("state"), at("serve.sock"));
         let args =
             ["serve", "--listen", "127.0.0.1:0", "--forward", &target, "--state-dir", &state];
-        let doors = ["--control", &control, "--dashboard", "127.0.0.1:0"];
-        let mut server = Daemon::start(&[&args[..], &doors].concat());
+        let endpoints = ["--control", &control, "--dashboard", "127.0.0.1:0"];
+        let mut server = Daemon::start(&[&args[..], &endpoints].concat());
         let fingerprint = server.says("fingerprint");
         let address = server.listening();
         let server_url = server.says("dashboard");

@@ -1,4 +1,4 @@
-//! Where a daemon shows how it is: whether it can.
+//! Whether a daemon can open its admin endpoints.
 
 use std::io;
 use std::path::Path;
@@ -8,7 +8,7 @@ use super::{directory, ports};
 use crate::ops::control::{self, Control};
 use crate::ops::{Daemon, Wanted};
 
-/// What was found of each place.
+/// What was found of each endpoint.
 pub(super) fn look(daemon: Daemon, wanted: &Wanted) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Some(address) = wanted.metrics {
