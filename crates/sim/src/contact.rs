@@ -1,26 +1,26 @@
 //! Whether an access point and its device hear each other, as the tunnel's nodes judge it: by all that comes,
-//! and by what the other says of its own hearing in greetings.
+//! and by what the other says of its own hearing in keepalives.
 //!
-//! Greetings go over links of their own that are as the radio's two directions, so that they take nothing
+//! Keepalives go over links of their own that are as the radio's two directions, so that they take nothing
 //! from packets and wait for none. What is sent is looked at when somebody asks, in the order of time.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use weftline_coding::node::{GREETING_INTERVAL, Presence};
+use weftline_coding::node::{KEEPALIVE_INTERVAL, Presence};
 use weftline_core::time::nanos;
 use weftline_core::{ByteCount, Instant};
 use weftline_link::{Link, LinkConfig, LossModel, Verdict};
 
-/// Bytes of a greeting on the wire, about.
-const GREETING: ByteCount = ByteCount::new(120);
+/// Bytes of a keepalive on the wire, about.
+const KEEPALIVE: ByteCount = ByteCount::new(120);
 
 /// An access point's contact with its device.
 #[derive(Debug)]
 pub(crate) struct Contact {
     access_point: End,
     device: End,
-    /// When both greet each other next.
+    /// When both send their next keepalives.
     next_ns: u64,
 }
 
@@ -30,19 +30,19 @@ struct End {
     presence: Presence,
     /// The way to it.
     link: Link,
-    /// When greetings come to it, and for how long, as they say, nothing had come to the other.
+    /// When keepalives come to it, and for how long, as they say, nothing had come to the other.
     coming: VecDeque<(u64, Duration)>,
 }
 
 impl End {
-    /// Sends a greeting to it, from one that has heard nothing of it for so long.
-    fn greet(&mut self, quiet: Option<Duration>, at_ns: u64) {
-        if let Verdict::Arrives(comes) = self.link.offer(Instant::from_nanos(at_ns), GREETING) {
+    /// Sends a keepalive to it, from one that has heard nothing of it for so long.
+    fn send_keepalive(&mut self, quiet: Option<Duration>, at_ns: u64) {
+        if let Verdict::Arrives(comes) = self.link.offer(Instant::from_nanos(at_ns), KEEPALIVE) {
             self.coming.push_back((comes.as_nanos(), quiet.unwrap_or(Duration::MAX)));
         }
     }
 
-    /// Takes the greetings that have come.
+    /// Takes the keepalives that have come.
     fn take(&mut self, now_ns: u64) {
         while let Some(&(at_ns, quiet)) = self.coming.front()
             && at_ns <= now_ns
@@ -120,13 +120,13 @@ impl Contact {
         let Self { access_point, device, next_ns } = self;
         while *next_ns <= now_ns {
             let at_ns = *next_ns;
-            *next_ns += nanos(GREETING_INTERVAL);
+            *next_ns += nanos(KEEPALIVE_INTERVAL);
             access_point.take(at_ns);
             device.take(at_ns);
             let at = Instant::from_nanos(at_ns);
             let quiet = [access_point.presence.quiet(at), device.presence.quiet(at)];
-            device.greet(quiet[0], at_ns);
-            access_point.greet(quiet[1], at_ns);
+            device.send_keepalive(quiet[0], at_ns);
+            access_point.send_keepalive(quiet[1], at_ns);
         }
         access_point.take(now_ns);
         device.take(now_ns);
@@ -185,7 +185,7 @@ mod tests {
             let away = away(down, up);
             let (first, last) = (away[0], away[away.len() - 1]);
             assert_eq!(away.len() as u64, last - first + 1, "once");
-            // Three greetings, and the way.
+            // Three keepalives, and the way.
             assert!(
                 (3230..=3440).contains(&first) && (6000..=6270).contains(&last),
                 "{first} {last}"
@@ -201,9 +201,9 @@ mod tests {
         assert_eq!(away(bursts, LossModel::Nth((1..50).collect())), [0; 0]);
     }
 
-    /// As the tunnel's nodes: four greetings in a row that are lost say nothing while data come.
+    /// As the tunnel's nodes: four keepalives in a row that are lost say nothing while data come.
     #[test]
-    fn what_comes_is_heard_whatever_becomes_of_greetings() {
+    fn what_comes_is_heard_whatever_becomes_of_keepalives() {
         let lossy = || LossModel::Bernoulli(0.5);
         let away = |data: bool| {
             let mut contact = Contact::new(&radio(lossy()), &radio(lossy()), 1, "radio");
@@ -217,7 +217,7 @@ mod tests {
             };
             (0..20_000).map(there).filter(|there| !there).count()
         };
-        assert!(away(false) > 1000, "half of the greetings are lost: {}", away(false));
+        assert!(away(false) > 1000, "half of the keepalives are lost: {}", away(false));
         assert_eq!(away(true), 0);
     }
 

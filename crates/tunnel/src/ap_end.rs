@@ -100,8 +100,8 @@ impl ApEnd {
         on: &mut Vec<u8>,
     ) -> (Use, Option<usize>) {
         let used = match frame {
-            Frame::Greeting(greeting, epochs) => {
-                if let Some(settings) = greeting.settings {
+            Frame::Keepalive(keepalive, epochs) => {
+                if let Some(settings) = keepalive.settings {
                     self.follow(settings, epochs);
                 }
                 Use::Taken
@@ -144,7 +144,7 @@ impl ApEnd {
                 on.extend_from_slice(datagram);
                 Use::Taken
             }
-            Frame::Greeting(..) => Use::Taken,
+            Frame::Keepalive(..) => Use::Taken,
             _ => Use::Unexpected,
         }
     }

@@ -333,7 +333,7 @@ impl Device {
 
     fn due(&mut self, now: Instant) -> Instant {
         let end = self.end.poll_timeout();
-        // Greetings wake it, too, ten times a second.
+        // Keepalives wake it, too, ten times a second.
         let end = end.filter(|_| self.paths.iter_mut().any(|path| path.is_up(0, now)));
         let paths = self.paths.iter().filter_map(Endpoint::poll_timeout);
         paths.chain(end).min().unwrap_or(Instant::FAR)

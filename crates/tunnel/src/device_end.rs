@@ -121,7 +121,7 @@ impl DeviceEnd {
     ) -> Use {
         self.now = now;
         match frame {
-            Frame::Greeting(..) => Use::Taken,
+            Frame::Keepalive(..) => Use::Taken,
             Frame::Relay(datagram) => self.relayed(link, datagram),
             Frame::Coded { epoch, .. } | Frame::Down { epoch, .. }
                 if !self.epochs.is_current(epoch) =>

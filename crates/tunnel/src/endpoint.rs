@@ -1,11 +1,11 @@
-//! A socket and the neighbours that are reached by it: what comes is checked and decrypted, what
-//! goes is encrypted, paced and sent together, and each neighbour is greeted ten times a second.
+//! An endpoint: a socket and the peers that are reached by it. It checks and decrypts what arrives; it
+//! encrypts, paces and batches what is sent; and it sends each peer a keepalive ten times a second.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::time::Duration;
 
-use weftline_coding::node::{GREETING_INTERVAL, Pacer};
+use weftline_coding::node::{KEEPALIVE_INTERVAL, Pacer};
 use weftline_core::{Bitrate, Instant};
 
 use crate::TunnelError;
@@ -185,7 +185,7 @@ impl Endpoint {
     }
 
     /// Reads what has come; each frame but those of the link itself is handed to `each` with its
-    /// peer and what is said around it, and `each` says what it is to the node. Greetings are handed
+    /// peer and what is said around it, and `each` says what it is to the node. Keepalives are handed
     /// on, too. Whether all that was there has been read.
     pub(crate) fn receive(
         &mut self,
@@ -227,8 +227,8 @@ impl Endpoint {
                                 true
                             }
                             Some(said) => {
-                                if let Frame::Greeting(greeting, _) = said {
-                                    peer.greeted(greeting, now, complaints);
+                                if let Frame::Keepalive(keepalive, _) = said {
+                                    peer.on_keepalive(keepalive, now, complaints);
                                 }
                                 let around = Around { class: class.came_with(ecn), of };
                                 match each(index, said, around) {
@@ -264,7 +264,7 @@ impl Endpoint {
         false
     }
 
-    /// Sends the handshakes and greetings that are due.
+    /// Sends the handshakes and keepalives that are due.
     pub(crate) fn tend(&mut self, now: Instant, about: &About<'_>) {
         for index in 0..self.peers.len() {
             let peer = &mut self.peers[index];
@@ -285,8 +285,8 @@ impl Endpoint {
                     self.way.iter_mut().for_each(|way| way.refused = true);
                 }
             }
-            if now >= self.peers[index].next_greeting {
-                self.greet(index, now, about);
+            if now >= self.peers[index].next_keepalive {
+                self.send_keepalive(index, now, about);
             }
             if is_up {
                 self.measure(index, now);
@@ -332,20 +332,20 @@ impl Endpoint {
         self.scratch = frame;
     }
 
-    /// Greets every neighbour at the next occasion: there is something new to say.
-    pub(crate) fn greet_soon(&mut self) {
+    /// Sends keepalives to all neighbours at the next occasion: there is something new to say.
+    pub(crate) fn send_keepalives_soon(&mut self) {
         for peer in &mut self.peers {
-            peer.next_greeting = Instant::ZERO;
+            peer.next_keepalive = Instant::ZERO;
         }
     }
 
-    fn greet(&mut self, index: usize, now: Instant, about: &About<'_>) {
+    fn send_keepalive(&mut self, index: usize, now: Instant, about: &About<'_>) {
         let peer = &mut self.peers[index];
-        peer.next_greeting = now + GREETING_INTERVAL;
-        let greeting = peer.greeting(about.settings, now);
+        peer.next_keepalive = now + KEEPALIVE_INTERVAL;
+        let keepalive = peer.keepalive(about.settings, now);
         let mut frame = std::mem::take(&mut self.scratch);
         frame.clear();
-        greeting.encode(&mut frame);
+        keepalive.encode(&mut frame);
         frame.extend_from_slice(about.epochs);
         if self.handshakes.channel(index).sent() > 0 || self.handshakes.channel(index).is_up(now) {
             self.put(index, &frame, Turn::First, now);
@@ -363,7 +363,7 @@ impl Endpoint {
         self.handshakes.channel(index).is_up(now)
     }
 
-    /// Whether a neighbour is still there: three greetings in a row are not missing, of either.
+    /// Whether a neighbour is still there: three keepalives in a row are not missing, of either.
     pub(crate) fn is_near(&self, index: usize, now: Instant) -> bool {
         self.peers[index].presence.is_there(now)
     }
@@ -483,11 +483,11 @@ impl Endpoint {
 
     /// When something is to be sent that nobody asked for.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        let greetings = self.peers.iter().map(|peer| peer.next_greeting).min();
+        let keepalives = self.peers.iter().map(|peer| peer.next_keepalive).min();
         let initiations = self.handshakes.poll_timeout().filter(|_| self.initiates);
         let measuring =
             self.peers.iter().filter(|peer| peer.is_up()).filter_map(Peer::measuring_timeout).min();
-        greetings.into_iter().chain(initiations).chain(measuring).min()
+        keepalives.into_iter().chain(initiations).chain(measuring).min()
     }
 
     /// How the neighbours are.
@@ -536,7 +536,7 @@ pub(crate) struct Around {
     pub(crate) of: Option<DeviceTag>,
 }
 
-/// What a node says of itself in greetings; only a gateway has something to say.
+/// What a node says of itself in keepalives; only a gateway has something to say.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct About<'a> {
     pub(crate) settings: Option<Settings>,

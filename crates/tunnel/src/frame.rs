@@ -1,7 +1,7 @@
 //! What nodes say to each other within a session (docs/protocol.md, "COTAG datagrams").
 //!
 //! ```text
-//! greeting   byte 0: 1 | sender's time, 8 | time heard last, 8 | its age, 4 |
+//! keepalive  byte 0: 1 | sender's time, 8 | time heard last, 8 | its age, 4 |
 //!            how long ago anything came, 4 | longest datagram heard, 2 |
 //!            settings, 16 (all zero where they are not known) | from the gateway for each device:
 //!            device, 4, epoch, 4
@@ -44,18 +44,18 @@ use crate::key::PublicKey;
 pub(crate) const CODED_HEADER: usize = 5;
 /// Bytes of a frame down or up before its IP packet.
 pub(crate) const PACKET_HEADER: usize = 9;
-/// Bytes of a greeting.
-const GREETING: usize = 1 + 8 + 8 + 4 + 4 + 2 + SETTINGS;
-/// Bytes of a device and its epoch behind a greeting.
+/// Bytes of a keepalive.
+const KEEPALIVE: usize = 1 + 8 + 8 + 4 + 4 + 2 + SETTINGS;
+/// Bytes of a device and its epoch behind a keepalive.
 const EPOCH: usize = 4 + 4;
-/// The most devices of a gateway or an access point: a greeting names all of them.
+/// The most devices of a gateway or an access point: a keepalive names all of them.
 pub(crate) const MAX_DEVICES: usize = 64;
 /// Bytes of the settings.
 const SETTINGS: usize = 16;
 
 /// First bytes of the kinds.
 mod kind {
-    pub(super) const GREETING: u8 = 1;
+    pub(super) const KEEPALIVE: u8 = 1;
     pub(super) const CODED: u8 = 2;
     pub(super) const DOWN: u8 = 3;
     pub(super) const UP: u8 = 4;
@@ -106,14 +106,14 @@ pub(crate) const PACKET_BYTES: std::ops::RangeInclusive<u16> = 68..=9000;
 
 /// What neighbours tell each other ten times a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Greeting {
+pub(crate) struct Keepalive {
     /// The sender's clock.
     pub(crate) time_us: u64,
-    /// The time in the last greeting that the sender got, 0 if there was none.
+    /// The time in the last keepalive that the sender got, 0 if there was none.
     pub(crate) heard_us: u64,
     /// How long ago that was.
     pub(crate) age_us: u32,
-    /// How long ago the sender got anything authentic: a greeting may be lost, or late where much waits
+    /// How long ago the sender got anything authentic: a keepalive may be lost, or late where much waits
     /// before it.
     pub(crate) quiet_us: u32,
     /// The bytes of the longest datagram that the sender got of late.
@@ -126,7 +126,7 @@ pub(crate) struct Greeting {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Frame<'a> {
     /// With what the gateway says of its devices.
-    Greeting(Greeting, EpochList<'a>),
+    Keepalive(Keepalive, EpochList<'a>),
     /// A packet of the coding layer, from the gateway of `epoch`.
     Coded { epoch: u32, packet: &'a [u8] },
     /// A sealed packet that is not coded, on its way to the device.
@@ -203,7 +203,7 @@ impl DeviceTag {
     }
 }
 
-/// Devices and the gateway's epoch for each, as they stand in a greeting.
+/// Devices and the gateway's epoch for each, as they stand in a keepalive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct EpochList<'a>(pub(crate) &'a [u8]);
 
@@ -255,10 +255,10 @@ impl Terms {
     }
 }
 
-impl Greeting {
+impl Keepalive {
     /// Appends the frame to `out`.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        out.push(kind::GREETING);
+        out.push(kind::KEEPALIVE);
         out.extend_from_slice(&self.time_us.to_be_bytes());
         out.extend_from_slice(&self.heard_us.to_be_bytes());
         out.extend_from_slice(&self.age_us.to_be_bytes());
@@ -271,19 +271,19 @@ impl Greeting {
     }
 
     fn decode(bytes: &[u8]) -> Option<(Self, EpochList<'_>)> {
-        let (greeting, epochs) = bytes.split_at_checked(GREETING - 1)?;
+        let (keepalive, epochs) = bytes.split_at_checked(KEEPALIVE - 1)?;
         if epochs.len() % EPOCH != 0 || epochs.len() > MAX_DEVICES * EPOCH {
             return None;
         }
-        let greeting = Self {
-            time_us: u64_at(greeting, 0)?,
-            heard_us: u64_at(greeting, 8)?,
-            age_us: u32_at(greeting, 16)?,
-            quiet_us: u32_at(greeting, 20)?,
-            longest: u16::from_be_bytes(*greeting[24..].first_chunk()?),
-            settings: Settings::decode(&greeting[26..])?,
+        let keepalive = Self {
+            time_us: u64_at(keepalive, 0)?,
+            heard_us: u64_at(keepalive, 8)?,
+            age_us: u32_at(keepalive, 16)?,
+            quiet_us: u32_at(keepalive, 20)?,
+            longest: u16::from_be_bytes(*keepalive[24..].first_chunk()?),
+            settings: Settings::decode(&keepalive[26..])?,
         };
-        Some((greeting, EpochList(epochs)))
+        Some((keepalive, EpochList(epochs)))
     }
 }
 
@@ -338,9 +338,8 @@ impl<'a> Frame<'a> {
         let (&first, rest) = bytes.split_first()?;
         let numbered = || Some((u32_at(rest, 0)?, u32_at(rest, 4)?, rest.get(8..)?));
         match first {
-            kind::GREETING => {
-                Greeting::decode(rest).map(|(greeting, epochs)| Self::Greeting(greeting, epochs))
-            }
+            kind::KEEPALIVE => Keepalive::decode(rest)
+                .map(|(keepalive, epochs)| Self::Keepalive(keepalive, epochs)),
             kind::CODED => Some(Self::Coded { epoch: u32_at(rest, 0)?, packet: rest.get(4..)? }),
             kind::DOWN => {
                 numbered().map(|(epoch, number, packet)| Self::Down { epoch, number, packet })
@@ -480,18 +479,18 @@ mod tests {
         }
     }
 
-    fn greeting(settings: Option<Settings>) -> Greeting {
-        Greeting { time_us: 2, heard_us: 3, age_us: 4, quiet_us: 1, longest: 1300, settings }
+    fn keepalive(settings: Option<Settings>) -> Keepalive {
+        Keepalive { time_us: 2, heard_us: 3, age_us: 4, quiet_us: 1, longest: 1300, settings }
     }
 
     fn plain(settings: Option<Settings>) -> Frame<'static> {
-        Frame::Greeting(greeting(settings), EpochList::default())
+        Frame::Keepalive(keepalive(settings), EpochList::default())
     }
 
     #[test]
     fn the_bytes_are_pinned() {
         let mut bytes = Vec::new();
-        greeting(Some(settings())).encode(&mut bytes);
+        keepalive(Some(settings())).encode(&mut bytes);
         let times = [0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0, 1, 5, 20];
         let rest = [3, 32, 5, 90, 0, 0, 7, 208, 0, 0, 16, 0, 2, 1, 0, 0];
         assert_eq!(bytes, [&[1][..], &times, &rest].concat());
@@ -499,13 +498,13 @@ mod tests {
         let device = DeviceTag([1, 2, 3, 4]);
         list_epoch(device, 5, &mut bytes);
         assert_eq!(bytes[43..], [1, 2, 3, 4, 0, 0, 0, 5]);
-        let Some(Frame::Greeting(_, epochs)) = Frame::decode(&bytes) else { panic!() };
+        let Some(Frame::Keepalive(_, epochs)) = Frame::decode(&bytes) else { panic!() };
         assert_eq!(epochs.iter().collect::<Vec<_>>(), [(device, 5)]);
         assert_eq!(Frame::decode(&bytes[..bytes.len() - 1]), None);
         (1..=MAX_DEVICES).for_each(|_| list_epoch(device, 5, &mut bytes));
         assert_eq!(Frame::decode(&bytes), None, "too many devices");
         bytes.clear();
-        greeting(None).encode(&mut bytes);
+        keepalive(None).encode(&mut bytes);
         assert_eq!(Frame::decode(&bytes), Some(plain(None)));
         bytes.clear();
         begin_of(device, &mut bytes);
@@ -575,7 +574,7 @@ mod tests {
             let mut bad = settings();
             change(&mut bad);
             let mut bytes = Vec::new();
-            greeting(Some(bad)).encode(&mut bytes);
+            keepalive(Some(bad)).encode(&mut bytes);
             assert_eq!(Frame::decode(&bytes), None, "{bad:?}");
         }
     }
@@ -587,9 +586,9 @@ mod tests {
         ) {
             let bytes = [&[kind][..], &rest].concat();
             match Frame::decode(&bytes) {
-                Some(Frame::Greeting(greeting, epochs)) => {
+                Some(Frame::Keepalive(keepalive, epochs)) => {
                     prop_assert!(epochs.iter().count() <= MAX_DEVICES);
-                    prop_assert!(greeting.settings.is_none_or(|settings| settings.is_possible()));
+                    prop_assert!(keepalive.settings.is_none_or(|settings| settings.is_possible()));
                 }
                 Some(Frame::Terms(terms)) => prop_assert!(terms.settings.is_possible()),
                 _ => {}

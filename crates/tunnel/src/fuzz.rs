@@ -57,7 +57,7 @@ pub fn datagrams(bytes: &[u8]) {
 }
 
 /// What an authentic neighbour may say: frames, each after its length (2 bytes). Whatever it is, it
-/// is a frame of this version or none, greetings come back as they were, and what waits for order
+/// is a frame of this version or none, keepalives come back as they were, and what waits for order
 /// is bounded.
 ///
 /// # Panics
@@ -78,18 +78,18 @@ pub fn frames(bytes: &[u8]) {
         counter += 1;
         let (_, said) = frame::of_device(frame::class(said).1);
         match Frame::decode(said) {
-            Some(Frame::Greeting(greeting, list)) => {
+            Some(Frame::Keepalive(keepalive, list)) => {
                 let mut again = Vec::new();
-                greeting.encode(&mut again);
+                keepalive.encode(&mut again);
                 let mut last = 0;
                 for (device, epoch) in list.iter() {
                     frame::list_epoch(device, epoch, &mut again);
                     last = epoch;
                 }
-                assert_eq!(Frame::decode(&again), Some(Frame::Greeting(greeting, list)));
+                assert_eq!(Frame::decode(&again), Some(Frame::Keepalive(keepalive, list)));
                 assert!(list.iter().count() <= frame::MAX_DEVICES);
                 let follow = |settings| epochs.follow(last, settings);
-                if let Some(settings) = greeting.settings.and_then(follow) {
+                if let Some(settings) = keepalive.settings.and_then(follow) {
                     assert!(settings.is_possible());
                 }
             }

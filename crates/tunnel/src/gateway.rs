@@ -135,7 +135,7 @@ impl Gateway {
             self.tun.check()?;
             let Self { endpoint: backhaul, members, .. } = &mut self;
             if members.list_epochs() {
-                backhaul.greet_soon();
+                backhaul.send_keepalives_soon();
             }
             let about = About { settings: members.settings(), epochs: members.epochs() };
             backhaul.tend(now, &about);

@@ -101,7 +101,7 @@ pub(crate) struct Members {
     routes: Vec<(Prefix, usize)>,
     /// By access point.
     turns: Vec<Turns>,
-    /// As they stand in greetings.
+    /// As they stand in keepalives.
     epochs: Vec<u8>,
     /// Packets to no device's address, and of no IP.
     unrouted: u64,
@@ -158,12 +158,12 @@ impl Members {
         self.mtu
     }
 
-    /// How all are sent to, as it stands in greetings.
+    /// How all are sent to, as it stands in keepalives.
     pub(crate) fn settings(&self) -> Option<Settings> {
         self.members.first().map(|member| member.end.settings())
     }
 
-    /// The devices with their epochs, as they stand in greetings.
+    /// The devices with their epochs, as they stand in keepalives.
     pub(crate) fn epochs(&self) -> &[u8] {
         &self.epochs
     }
@@ -185,7 +185,7 @@ impl Members {
         around: Around,
         now: Instant,
     ) -> Use {
-        if let Frame::Greeting(..) = frame {
+        if let Frame::Keepalive(..) = frame {
             return Use::Taken;
         }
         let whose = self.members.iter_mut().find(|member| Some(member.tag) == around.of);

@@ -8,7 +8,7 @@ use weftline_core::{Bitrate, Instant};
 
 use crate::capacity::{CapacityEstimator, Receiver};
 use crate::complaint::Complaints;
-use crate::frame::{Greeting, Settings};
+use crate::frame::{Keepalive, Settings};
 use crate::key::PublicKey;
 use crate::outbox::{Outbox, Sent};
 use crate::probe::Burst;
@@ -131,9 +131,9 @@ pub(crate) struct Peer {
     /// What is told of the neighbour's trains.
     pub(crate) receiver: Receiver,
     pub(crate) blocked: bool,
-    /// The last greeting and when it came.
-    pub(crate) heard: Option<(Greeting, Instant)>,
-    pub(crate) next_greeting: Instant,
+    /// The last keepalive and when it came.
+    pub(crate) heard: Option<(Keepalive, Instant)>,
+    pub(crate) next_keepalive: Instant,
     /// Whether it is there.
     pub(crate) presence: Presence,
     /// The longest datagram of late that came from it, and what is known of those to it.
@@ -198,7 +198,7 @@ impl Peer {
             receiver: Receiver::default(),
             blocked: false,
             heard: None,
-            next_greeting: Instant::ZERO,
+            next_keepalive: Instant::ZERO,
             presence: Presence::default(),
             longest: Longest::default(),
             way: Reach::default(),
@@ -226,7 +226,7 @@ impl Peer {
             }
         }
         // What waits was encrypted for the session before; that is still taken.
-        self.next_greeting = Instant::ZERO;
+        self.next_keepalive = Instant::ZERO;
         self.heard = None;
         // What it has said of its silence holds until it says something else: a handshake that comes
         // through now and then makes no way of a dead one.
@@ -404,11 +404,11 @@ impl Peer {
     }
 
     /// What is said to it.
-    pub(crate) fn greeting(&self, settings: Option<Settings>, now: Instant) -> Greeting {
+    pub(crate) fn keepalive(&self, settings: Option<Settings>, now: Instant) -> Keepalive {
         let micros = |time: Duration| u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
         let (heard_us, age_us) =
-            self.heard.map_or((0, 0), |(greeting, at)| (greeting.time_us, micros(now.since(at))));
-        Greeting {
+            self.heard.map_or((0, 0), |(keepalive, at)| (keepalive.time_us, micros(now.since(at))));
+        Keepalive {
             time_us: now.as_nanos() / 1000,
             heard_us,
             age_us,
@@ -418,16 +418,16 @@ impl Peer {
         }
     }
 
-    pub(crate) fn greeted(
+    pub(crate) fn on_keepalive(
         &mut self,
-        greeting: Greeting,
+        keepalive: Keepalive,
         now: Instant,
         complaints: &mut Complaints,
     ) {
-        let before = self.heard.replace((greeting, now)).map_or(0, |(before, _)| before.heard_us);
-        self.presence.answer(Duration::from_micros(greeting.quiet_us.into()));
+        let before = self.heard.replace((keepalive, now)).map_or(0, |(before, _)| before.heard_us);
+        self.presence.answer(Duration::from_micros(keepalive.quiet_us.into()));
         if self.presence.is_there(now) {
-            let (longest, answers) = (greeting.longest.into(), greeting.heard_us != before);
+            let (longest, answers) = (keepalive.longest.into(), keepalive.heard_us != before);
             let told = self.way.hear(longest, answers, self.rtt.unwrap_or_default(), now);
             self.outbox.bar = self.way.proven();
             if let Some(swallowed) = told {
@@ -438,11 +438,11 @@ impl Peer {
             self.way.pause();
         }
         let now_us = now.as_nanos() / 1000;
-        if greeting.heard_us == 0 {
+        if keepalive.heard_us == 0 {
             return;
         }
-        let away = now_us.checked_sub(greeting.heard_us);
-        let Some(rtt) = away.and_then(|away| away.checked_sub(greeting.age_us.into())) else {
+        let away = now_us.checked_sub(keepalive.heard_us);
+        let Some(rtt) = away.and_then(|away| away.checked_sub(keepalive.age_us.into())) else {
             return;
         };
         let rtt = Duration::from_micros(rtt.min(60_000_000));
@@ -532,13 +532,13 @@ mod tests {
     }
 
     /// Two ends of a link that is up at 10 s. Each millisecond a datagram of data comes down if `data`
-    /// of the milliseconds since then says so; greetings come down so much later, and up at once, if
-    /// `greeted` of the millisecond and of whether it goes up says so. When the device is not near for
+    /// of the milliseconds since then says so; keepalives come down so much later, and up at once, if
+    /// `kept_alive` of the millisecond and of whether it goes up says so. When the device is not near for
     /// the access point, in ms.
     fn away(
         late_ms: fn(u64) -> u64,
         mut data: impl FnMut(u64) -> bool,
-        mut greeted: impl FnMut(u64, bool) -> bool,
+        mut kept_alive: impl FnMut(u64, bool) -> bool,
     ) -> Vec<u64> {
         let (mut ap, mut device, mut complaints) = (peer(), peer(), Complaints::default());
         let from = SocketAddr::from(([127, 0, 0, 1], 1));
@@ -549,19 +549,19 @@ mod tests {
         let (mut away, mut down) = (Vec::new(), std::collections::VecDeque::new());
         for ms in 0..20_000 {
             if ms % 100 == 0 {
-                if greeted(ms, false) {
-                    down.push_back((ms + late_ms(ms), ap.greeting(None, at(ms))));
+                if kept_alive(ms, false) {
+                    down.push_back((ms + late_ms(ms), ap.keepalive(None, at(ms))));
                 }
-                if greeted(ms, true) {
+                if kept_alive(ms, true) {
                     ap.presence.hear(at(ms));
-                    ap.greeted(device.greeting(None, at(ms)), at(ms), &mut complaints);
+                    ap.on_keepalive(device.keepalive(None, at(ms)), at(ms), &mut complaints);
                 }
             }
             while down.front().is_some_and(|(due, _)| *due <= ms)
-                && let Some((_, greeting)) = down.pop_front()
+                && let Some((_, keepalive)) = down.pop_front()
             {
                 device.presence.hear(at(ms));
-                device.greeted(greeting, at(ms), &mut complaints);
+                device.on_keepalive(keepalive, at(ms), &mut complaints);
             }
             if data(ms) {
                 device.presence.hear(at(ms));
@@ -583,12 +583,12 @@ mod tests {
     }
 
     #[test]
-    fn losses_and_greetings_that_are_late_make_no_neighbour_away_while_data_come() {
+    fn losses_and_keepalives_that_are_late_make_no_neighbour_away_while_data_come() {
         let late = away(|ms| if ms % 2000 < 1000 { 0 } else { 500 }, |_| true, |_, _| true);
         assert!(late.is_empty(), "{} ms, first {:?}", late.len(), late.first());
-        let (mut data, mut greetings) = (lossy(), lossy());
-        // All that goes up is data, too: of greetings none is lost here.
-        let lost = away(|_| 0, |_| data(), |_, up| up || greetings());
+        let (mut data, mut keepalives) = (lossy(), lossy());
+        // All that goes up is data, too: of keepalives none is lost here.
+        let lost = away(|_| 0, |_| data(), |_, up| up || keepalives());
         assert!(lost.is_empty(), "{} ms, first {:?}", lost.len(), lost.first());
     }
 
@@ -599,13 +599,13 @@ mod tests {
         let until = away(|_| 0, |ms| ms < 5000, |ms, up| up || ms < 5000);
         assert!(until.first().is_some_and(|ms| (5300..=5450).contains(ms)), "{:?}", until.first());
         let back = away(|_| 0, |ms| ms > 9000, |ms, up| up || ms > 9000);
-        assert_eq!(back.last(), Some(&9099), "a greeting after it hears again");
+        assert_eq!(back.last(), Some(&9099), "a keepalive after it hears again");
         // Keys that are made anew change nothing.
         let (mut ap, mut complaints) = (peer(), Complaints::default());
         let (from, now) = (SocketAddr::from(([127, 0, 0, 1], 1)), Instant::from_millis(5000));
         ap.begin(from, now, &mut complaints);
-        ap.greeted(
-            Greeting { quiet_us: 400_000, ..peer().greeting(None, now) },
+        ap.on_keepalive(
+            Keepalive { quiet_us: 400_000, ..peer().keepalive(None, now) },
             now,
             &mut complaints,
         );

@@ -4,13 +4,13 @@
 
 use std::time::Duration;
 
-use weftline_coding::node::GREETING_INTERVAL;
+use weftline_coding::node::KEEPALIVE_INTERVAL;
 use weftline_core::Instant;
 
 /// The longest datagram of late is that of one to two of these: a way may change within a session.
 const WINDOW: Duration = Duration::from_secs(2);
-/// So many times from one greeting to the next in which longer datagrams than any that came were sent,
-/// over so long a time and the round trip, are not lost by chance where no greeting is. Where greetings
+/// So many times from one keepalive to the next in which longer datagrams than any that came were sent,
+/// over so long a time and the round trip, are not lost by chance where no keepalive is. Where keepalives
 /// are lost it takes more, by their share.
 const MISSING: u64 = 16;
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -55,8 +55,8 @@ pub(crate) struct Reach {
     longer: u64,
     longest: usize,
     since: Option<Instant>,
-    /// How many of these there were at the last greeting; greetings before which there were new ones,
-    /// and greetings that answer another one of ours than the greeting before.
+    /// How many of these there were at the last keepalive; keepalives before which there were new ones,
+    /// and keepalives that answer another one of ours than the keepalive before.
     known: u64,
     tries: u64,
     answers: u64,
@@ -93,7 +93,7 @@ impl Reach {
     }
 
     /// The neighbour says which was the longest that it has heard of late, and that it heard something
-    /// just now; whether it answers a greeting, and the time that this takes. What is swallowed is told
+    /// just now; whether it answers a keepalive, and the time that this takes. What is swallowed is told
     /// each time that it has become certain.
     pub(crate) fn hear(
         &mut self,
@@ -111,9 +111,9 @@ impl Reach {
         self.tries += u64::from(self.longer > self.known);
         self.known = self.longer;
         self.answers += u64::from(answers);
-        let greetings = (passed.as_nanos() / GREETING_INTERVAL.as_nanos()).max(1) as u64;
-        // What is lost of greetings is lost of longer ones, too.
-        let expected = self.tries * self.answers.min(greetings) / greetings;
+        let keepalives = (passed.as_nanos() / KEEPALIVE_INTERVAL.as_nanos()).max(1) as u64;
+        // What is lost of keepalives is lost of longer ones, too.
+        let expected = self.tries * self.answers.min(keepalives) / keepalives;
         if expected < MISSING || passed < PATIENCE + rtt || self.proven == 0 {
             return None;
         }
@@ -127,8 +127,8 @@ impl Reach {
 mod tests {
     use super::*;
 
-    /// Bytes of a greeting.
-    const GREETING: usize = 80;
+    /// Bytes of a keepalive.
+    const KEEPALIVE: usize = 80;
 
     /// What is told, and when, in so many milliseconds in which such datagrams are sent, each of `lost`
     /// in a hundred is lost at random in either direction, and the way carries what is no longer than
@@ -148,15 +148,15 @@ mod tests {
         let (mut heard, mut answered) = (0, 0);
         for ms in 0..ms {
             let now = Instant::from_millis(1000 + ms);
-            let greets = ms % 100 == 0;
-            for bytes in sent(ms).into_iter().chain(greets.then_some(GREETING)) {
+            let is_due = ms % 100 == 0;
+            for bytes in sent(ms).into_iter().chain(is_due.then_some(KEEPALIVE)) {
                 reach.sent(u64::from(bytes > reach.proven()), bytes, now);
                 if comes() && bytes <= carried(ms) {
                     longest.take(bytes, now);
-                    heard = if bytes == GREETING { ms / 100 + 1 } else { heard };
+                    heard = if bytes == KEEPALIVE { ms / 100 + 1 } else { heard };
                 }
             }
-            if greets && heard > 0 && comes() {
+            if is_due && heard > 0 && comes() {
                 let answers = std::mem::replace(&mut answered, heard) != heard;
                 let said = reach.hear(longest.get(now), answers, Duration::ZERO, now);
                 told.extend(said.map(|said| (ms, said)));

@@ -15,7 +15,7 @@ use weftline_core::Instant;
 use crate::class::Class;
 use crate::device_end::DeviceEnd;
 use crate::endpoint::Use;
-use crate::frame::{self, CODED_HEADER, Coding, DeviceTag, EpochList, Frame, Greeting};
+use crate::frame::{self, CODED_HEADER, Coding, DeviceTag, EpochList, Frame, Keepalive};
 use crate::gateway_end::GatewayEnd;
 use crate::key::SecretKey;
 use crate::secure::Local;
@@ -383,7 +383,7 @@ fn nobody_but_the_gateway_sets_the_epoch_or_the_settings() {
     let mut world = World::joined(Sending::default(), honest);
     let mut settings = Sending::default().settings(&local(1), true).unwrap();
     settings.buffer_packets = 1;
-    let forged = Greeting {
+    let forged = Keepalive {
         time_us: 1,
         heard_us: 1,
         age_us: 1,
@@ -393,7 +393,7 @@ fn nobody_but_the_gateway_sets_the_epoch_or_the_settings() {
     };
     let mut epochs = Vec::new();
     frame::list_epoch(DeviceTag::of(&secret(2).public()), 99, &mut epochs);
-    let forged = Frame::Greeting(forged, EpochList(&epochs));
+    let forged = Frame::Keepalive(forged, EpochList(&epochs));
     world.device.receive(1, forged, Class::NONE, world.now);
     let coded = Frame::Coded { epoch: 99, packet: &[0x20; 40] };
     assert_eq!(world.device.receive(1, coded, Class::NONE, world.now), Use::Stale);

@@ -145,7 +145,7 @@ fn measured_rates_are_the_links() {
     });
 }
 
-/// What may go over a link that stands still for 3 s: small packets that tell when it is back, greetings and
+/// What may go over a link that stands still for 3 s: small packets that tell when it is back, keepalives and
 /// reports. It is a tenth of what would be the link's part of what is transferred meanwhile.
 const SIGNS: u64 = 80_000;
 

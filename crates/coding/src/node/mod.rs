@@ -45,7 +45,7 @@ pub use access_point::{AccessPoint, AccessPointStats};
 pub use device::{Delivery, Device, DeviceStats, LinkSet};
 pub use gateway::{Gateway, GatewayStats, Sealing};
 pub use pace::Pacer;
-pub use radio::{GREETING_INTERVAL, MEASURE_EVERY, Presence, RadioMeter, admissible, told};
+pub use radio::{KEEPALIVE_INTERVAL, MEASURE_EVERY, Presence, RadioMeter, admissible, told};
 pub use redundancy::{LossReport, Redundancy};
 pub use seal::{Place, Seal};
 pub use weftline_core::fq_codel::QueueConfig;

@@ -22,9 +22,9 @@ pub fn admissible(rate: Bitrate, waiting: ByteCount) -> Bitrate {
     Bitrate::bps(rate.as_bps().saturating_sub(drain.as_bps())).max(LEAST)
 }
 
-/// How often neighbours greet each other.
-pub const GREETING_INTERVAL: Duration = Duration::from_millis(100);
-/// A neighbour may have gone elsewhere if three greetings in a row are missing, of either.
+/// The interval at which neighbours send each other keepalives.
+pub const KEEPALIVE_INTERVAL: Duration = Duration::from_millis(100);
+/// A neighbour may have gone elsewhere if three keepalives in a row are missing, of either.
 const NEAR: Duration = Duration::from_millis(350);
 
 /// Whether a neighbour is there: it was heard lately, and says that it hears what is sent to it.
@@ -51,7 +51,7 @@ impl Presence {
         self.heard.map(|heard| now.since(heard))
     }
 
-    /// Whether it is there. Without, nothing should be sent to it but greetings.
+    /// Whether it is there. Without, nothing should be sent to it but keepalives.
     pub fn is_there(&self, now: Instant) -> bool {
         self.quiet < NEAR && self.heard.is_some_and(|heard| now < heard + NEAR)
     }
@@ -114,7 +114,7 @@ mod tests {
         assert!(presence.is_there(at(1340)) && !presence.is_there(at(1360)));
         presence.hear(at(1400));
         presence.answer(Duration::from_millis(299));
-        assert!(presence.is_there(at(1400)), "two greetings were lost");
+        assert!(presence.is_there(at(1400)), "two keepalives were lost");
         presence.answer(Duration::from_millis(399));
         assert!(!presence.is_there(at(1400)), "it says that it hears nothing");
         presence.answer(Duration::from_millis(99));

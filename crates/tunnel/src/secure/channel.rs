@@ -16,7 +16,7 @@ use super::rising::{Allowance, Rising};
 use super::session::{Nonce, RENEW_AFTER, Session};
 use crate::key::PublicKey;
 
-/// Silence after which the initiator starts another handshake: six greetings are missing then.
+/// Silence after which the initiator starts another handshake: six keepalives are missing then.
 pub(crate) const SILENCE: Duration = Duration::from_millis(600);
 /// The first wait for a response; each further wait is twice as long, up to [`LONGEST_WAIT`].
 const FIRST_WAIT: Duration = Duration::from_millis(250);

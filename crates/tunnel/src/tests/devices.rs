@@ -13,7 +13,7 @@ use crate::ap_end::ApEnd;
 use crate::class::Class;
 use crate::device_end::DeviceEnd;
 use crate::endpoint::{Around, Use};
-use crate::frame::{self, EpochList, Frame, Greeting};
+use crate::frame::{self, EpochList, Frame, Keepalive};
 use crate::members::{GatewayDevice, Members};
 use crate::settings::Sending;
 
@@ -150,7 +150,7 @@ impl World {
             }
             self.gateway.handle_timeout(self.now);
             for ap in 0..APS {
-                self.greet(ap);
+                self.send_keepalive(ap);
                 self.carry(ap);
             }
             self.speak();
@@ -173,10 +173,10 @@ impl World {
     }
 
     /// What gateway and access point say to each other of the devices.
-    fn greet(&mut self, ap: usize) {
+    fn send_keepalive(&mut self, ap: usize) {
         let Self { now, gateway, aps, members, rate, stranger, .. } = self;
         gateway.list_epochs();
-        let greeting = Greeting {
+        let keepalive = Keepalive {
             time_us: 0,
             heard_us: 0,
             age_us: 0,
@@ -184,8 +184,8 @@ impl World {
             longest: 0,
             settings: gateway.settings(),
         };
-        let greeting = Frame::Greeting(greeting, EpochList(gateway.epochs()));
-        aps[ap].receive_down(greeting, Around::default(), *now, &mut Vec::new());
+        let keepalive = Frame::Keepalive(keepalive, EpochList(gateway.epochs()));
+        aps[ap].receive_down(keepalive, Around::default(), *now, &mut Vec::new());
         for (device, member) in members.iter_mut().enumerate() {
             if member.reaches[ap] {
                 member.reached[ap] = Some(*now);
