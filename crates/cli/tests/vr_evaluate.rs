@@ -65,7 +65,7 @@ fn write_rates(dir: &Path, linux: &[f64], fbdt: &[[f64; 2]]) {
     let path = |name: &str| PathRecord { name: name.to_owned(), ..PathRecord::default() };
     let record = |scheme: &str| RunRecord {
         schema: SCHEMA_VERSION,
-        world: "lab".to_owned(),
+        backend: "lab".to_owned(),
         scenario: "office".to_owned(),
         scheme: scheme.to_owned(),
         congestion: "cubic".to_owned(),

@@ -1,4 +1,4 @@
-//! From what a run's parts report to the record and the series that both worlds write.
+//! From what a run's parts report to the record and the series that both backends write.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub(crate) fn named(plan: &Plan<'_>, record: RunRecord) -> RunRecord {
     let scenario = plan.scenario;
     RunRecord {
         schema: SCHEMA_VERSION,
-        world: "lab".to_owned(),
+        backend: "lab".to_owned(),
         scenario: scenario.name.clone(),
         scheme: plan.scheme.to_string(),
         congestion: plan.congestion.to_string(),

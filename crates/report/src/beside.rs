@@ -1,4 +1,4 @@
-//! The lab beside the simulator: experiments that ran in both worlds.
+//! The lab beside the simulator: experiments that ran in both backends.
 
 use std::collections::BTreeMap;
 
@@ -26,13 +26,13 @@ const COLUMNS: [Column; 6] = [
     ("Retransmitted", "packets", |run| Some(run.retransmitted_packets()? as f64)),
 ];
 
-/// What both worlds must have in common.
+/// What both backends must have in common.
 type Experiment<'a> = ([&'a str; 4], bool, &'a BTreeMap<String, String>);
 
 /// Runs in the lab and in the simulator.
-type Worlds<'a> = [Vec<&'a RunRecord>; 2];
+type Backends<'a> = [Vec<&'a RunRecord>; 2];
 
-/// A section with a table; empty if no experiment ran in both worlds.
+/// A section with a table; empty if no experiment ran in both backends.
 pub(crate) fn section(records: &[RunRecord]) -> String {
     let both = both(records);
     if both.is_empty() {
@@ -41,8 +41,8 @@ pub(crate) fn section(records: &[RunRecord]) -> String {
     let shown: Vec<&Column> = COLUMNS
         .iter()
         .filter(|column| {
-            both.iter().any(|(_, worlds)| {
-                worlds.iter().all(|runs| mean(said(runs, column), column.2).is_some())
+            both.iter().any(|(_, backends)| {
+                backends.iter().all(|runs| mean(said(runs, column), column.2).is_some())
             })
         })
         .collect();
@@ -67,8 +67,8 @@ pub(crate) fn section(records: &[RunRecord]) -> String {
         );
     }
     html.push_str("</tr></thead>\n<tbody>\n");
-    for (experiment, worlds) in both.iter().take(MAX_ROWS) {
-        html.push_str(&row(experiment, worlds, &shown));
+    for (experiment, backends) in both.iter().take(MAX_ROWS) {
+        html.push_str(&row(experiment, backends, &shown));
     }
     html.push_str("</tbody></table></div>\n");
     if both.len() > MAX_ROWS {
@@ -79,7 +79,7 @@ pub(crate) fn section(records: &[RunRecord]) -> String {
     html
 }
 
-fn row(experiment: &Experiment<'_>, [lab, sim]: &Worlds<'_>, columns: &[&Column]) -> String {
+fn row(experiment: &Experiment<'_>, [lab, sim]: &Backends<'_>, columns: &[&Column]) -> String {
     let ([scenario, workload, scheme, congestion], tls, case) = experiment;
     let tls = if *tls { ", TLS" } else { "" };
     let set: String = case.iter().map(|(key, value)| format!(", {key} = {value}")).collect();
@@ -125,20 +125,20 @@ fn mean(runs: &[&RunRecord], value: fn(&RunRecord) -> Option<f64>) -> Option<Mea
     mean_ci95(&valid.filter(|value| value.is_finite()).collect::<Vec<_>>())
 }
 
-/// The experiments that ran in both worlds, in their order.
-fn both(records: &[RunRecord]) -> Vec<(Experiment<'_>, Worlds<'_>)> {
-    let mut all: BTreeMap<Experiment<'_>, Worlds<'_>> = BTreeMap::new();
+/// The experiments that ran in both backends, in their order.
+fn both(records: &[RunRecord]) -> Vec<(Experiment<'_>, Backends<'_>)> {
+    let mut all: BTreeMap<Experiment<'_>, Backends<'_>> = BTreeMap::new();
     for record in records {
         let RunRecord { scenario, workload, scheme, congestion, tls, case, .. } = record;
-        let world = match record.world.as_str() {
+        let backend = match record.backend.as_str() {
             "lab" => 0,
             "sim" => 1,
             _ => continue,
         };
         let experiment = ([scenario.as_str(), workload, scheme, congestion], *tls, case);
-        all.entry(experiment).or_default()[world].push(record);
+        all.entry(experiment).or_default()[backend].push(record);
     }
-    all.into_iter().filter(|(_, worlds)| worlds.iter().all(|runs| !runs.is_empty())).collect()
+    all.into_iter().filter(|(_, backends)| backends.iter().all(|runs| !runs.is_empty())).collect()
 }
 
 fn interval(value: &MeanCi) -> String {

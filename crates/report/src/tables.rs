@@ -224,8 +224,8 @@ fn overview_cell(row: Option<&ComparisonRow>) -> String {
     }
 }
 
-/// World, workload and encryption, as far as they are not the usual.
+/// Backend, workload and encryption, as far as they are not the usual.
 pub(crate) fn variant(comparison: &Comparison) -> String {
     let tls = if comparison.tls { ", TLS" } else { "" };
-    format!("{}, {}{tls}", comparison.world, comparison.workload)
+    format!("{}, {}{tls}", comparison.backend, comparison.workload)
 }

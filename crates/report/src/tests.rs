@@ -46,7 +46,7 @@ fn write(writer: &mut ResultsWriter, scenario: &Scenario, scheme: &str, seed: u6
     };
     let record = RunRecord {
         schema: 1,
-        world: "lab".to_owned(),
+        backend: "lab".to_owned(),
         scenario: scenario.name.clone(),
         scheme: scheme.to_owned(),
         congestion: "cubic".to_owned(),
@@ -90,7 +90,7 @@ fn write_results(dir: &Path) {
     }
     let odd = RunRecord {
         schema: 1,
-        world: "lab".to_owned(),
+        backend: "lab".to_owned(),
         scenario: "demo".to_owned(),
         scheme: "<script>alert('&')</script>".to_owned(),
         congestion: "cubic".to_owned(),
@@ -258,7 +258,7 @@ fn what_ran_in_a_guest_is_marked() {
     ] {
         let record = RunRecord {
             schema: 1,
-            world: "lab".to_owned(),
+            backend: "lab".to_owned(),
             scenario: scenario.to_owned(),
             scheme: scheme.to_owned(),
             seed: 1,
@@ -293,7 +293,7 @@ fn one_run_of_a_paced_source_has_a_delay_and_no_interval() {
     for (scheme, p99) in [("min-rtt", 14.0), ("fbdt", 9.0)] {
         let record = RunRecord {
             schema: 1,
-            world: "sim".to_owned(),
+            backend: "sim".to_owned(),
             scenario: "two".to_owned(),
             scheme: scheme.to_owned(),
             congestion: "cubic".to_owned(),

@@ -95,8 +95,8 @@ fn experiments<'a>(records: &'a [RunRecord], yardstick: &Yardstick) -> Vec<Exper
         if !run.has_failed() && (yardstick.value)(run).is_none() {
             continue;
         }
-        let RunRecord { world, scenario, workload, congestion, tls, case, .. } = run;
-        let experiment = experiments.entry((world, scenario, workload, congestion, tls, case));
+        let RunRecord { backend, scenario, workload, congestion, tls, case, .. } = run;
+        let experiment = experiments.entry((backend, scenario, workload, congestion, tls, case));
         let runs = experiment.or_default().entry(run.scheme.as_str()).or_default();
         match run.has_failed() {
             true => runs.has_failed = true,
@@ -243,8 +243,8 @@ fn of_several(
 fn to_sums<'a>(records: &[RunRecord], schemes: &[&'a str]) -> Vec<(&'a str, MeanCi)> {
     let mut cases: BTreeMap<_, BTreeMap<&str, f64>> = BTreeMap::new();
     for ratio in ratios(records).into_iter().filter(|ratio| ratio.record.counts()) {
-        let RunRecord { world, scenario, workload, congestion, tls, .. } = ratio.record;
-        let case = cases.entry((world, scenario, workload, congestion, tls, pair(ratio.record)));
+        let RunRecord { backend, scenario, workload, congestion, tls, .. } = ratio.record;
+        let case = cases.entry((backend, scenario, workload, congestion, tls, pair(ratio.record)));
         case.or_default().insert(&ratio.record.scheme, ratio.to_sum);
     }
     let mean = |&scheme: &&'a str| {
@@ -326,8 +326,8 @@ mod tests {
                 control_decoder_drops: Some(490),
                 ..VideoRecord::default()
             };
-            let world = "lab".to_owned();
-            RunRecord { world, video: Some(video), ..run("a", scheme, seed, 5.0) }
+            let backend = "lab".to_owned();
+            RunRecord { backend, video: Some(video), ..run("a", scheme, seed, 5.0) }
         };
         let mut records: Vec<RunRecord> =
             (1..=3).flat_map(|seed| [played("fbdt", seed, 7), played("ecf", seed, 50)]).collect();

@@ -1,4 +1,4 @@
-//! A path of a scenario, and the links that both worlds make of it.
+//! A path of a scenario, and the links that both backends make of it.
 
 use std::fmt;
 use std::str::FromStr;

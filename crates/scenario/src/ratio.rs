@@ -20,15 +20,15 @@ pub struct Ratio<'a> {
 
 /// What runs must have in common to be compared one by one.
 type Case<'a> = (
-    [&'a str; 4], // world, scenario, workload, congestion control
+    [&'a str; 4], // backend, scenario, workload, congestion control
     bool,
     u64,
     &'a BTreeMap<String, String>,
 );
 
 fn case_of(record: &RunRecord) -> Case<'_> {
-    let RunRecord { world, scenario, workload, congestion, tls, seed, case, .. } = record;
-    ([world, scenario, workload, congestion], *tls, *seed, case)
+    let RunRecord { backend, scenario, workload, congestion, tls, seed, case, .. } = record;
+    ([backend, scenario, workload, congestion], *tls, *seed, case)
 }
 
 /// The paths of one case, and the goodputs that each had alone.
@@ -55,7 +55,7 @@ impl Alone<'_> {
 ///
 /// A run has ratios if it sent as much as went (`bulk`, `iperf3`), has a goodput and its emulator was in
 /// time, and each path of its case ran alone (`single:*`) to its end with the same seed, congestion
-/// control, workload, world and values of a sweep. Those of the single paths are their shares. Of what is
+/// control, workload, backend and values of a sweep. Those of the single paths are their shares. Of what is
 /// offered at a rate each path alone may carry all, and a transfer has no time to use them.
 pub fn ratios(records: &[RunRecord]) -> Vec<Ratio<'_>> {
     ratios_among(records, 0..records.len())

@@ -1,4 +1,4 @@
-//! The record of one run, the same from both worlds; one JSON object a line in `runs.jsonl`.
+//! The record of one run, the same from both backends; one JSON object a line in `runs.jsonl`.
 //!
 //! What each figure means is defined where it is computed, in `weftline-measure`. Units end the
 //! names. A field that does not apply is absent; a reader ignores fields it does not know.
@@ -15,8 +15,9 @@ pub const SCHEMA_VERSION: u32 = 1;
 pub struct RunRecord {
     /// [`SCHEMA_VERSION`].
     pub schema: u32,
-    /// `"lab"` or `"sim"`.
-    pub world: String,
+    /// The backend that ran it: `"lab"` or `"sim"`.
+    #[serde(rename = "world")]
+    pub backend: String,
     /// The scenario's name.
     pub scenario: String,
     /// The scheme's name.
@@ -376,7 +377,7 @@ impl RunRecord {
 
     /// Whether its player, if it has one, is the simulator's model.
     fn plays_model(&self) -> bool {
-        self.world == "sim" && self.video.is_none_or(|video| video.control_discards.is_none())
+        self.backend == "sim" && self.video.is_none_or(|video| video.control_discards.is_none())
     }
 
     /// Whether the run counts: it does unless the emulator was late.
@@ -399,8 +400,8 @@ impl RunRecord {
     /// What tells this run from all others: two records with the same are of one run that was made
     /// twice, and the later one is its result.
     pub fn run_id(&self) -> String {
-        let Self { world, workload, tls, .. } = self;
-        format!("{world}/{workload}/{tls}/{}", self.case_id())
+        let Self { backend, workload, tls, .. } = self;
+        format!("{backend}/{workload}/{tls}/{}", self.case_id())
     }
 
     /// Payload bytes sent over all paths; `None` if a path does not say.
@@ -461,7 +462,8 @@ mod tests {
             pictures_missed: Some(40),
             ..VideoRecord::default()
         };
-        let run = RunRecord { world: "sim".to_owned(), video: Some(video), ..RunRecord::default() };
+        let run =
+            RunRecord { backend: "sim".to_owned(), video: Some(video), ..RunRecord::default() };
         assert_eq!(run.link_discards(), Some(43.0));
     }
 

@@ -6,14 +6,14 @@ use crate::mean::{MeanCi, mean_ci95};
 use crate::ratio::{paired_ratio, ratios_among};
 use crate::{DelayMs, RunRecord};
 
-/// The schemes of one experiment side by side: one scenario, world, workload, congestion control
+/// The schemes of one experiment side by side: one scenario, backend, workload, congestion control
 /// and encryption.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
     /// The scenario's name.
     pub scenario: String,
     /// `"lab"` or `"sim"`.
-    pub world: String,
+    pub backend: String,
     /// The workload.
     pub workload: String,
     /// The congestion control.
@@ -111,7 +111,7 @@ impl Comparison {
         Self {
             baseline: baseline.as_ref().map(|(name, _)| (*name).to_owned()),
             scenario: first.scenario.clone(),
-            world: first.world.clone(),
+            backend: first.backend.clone(),
             workload: first.workload.clone(),
             congestion: first.congestion.clone(),
             tls: first.tls,
@@ -169,8 +169,8 @@ fn note<'a>(schemes: impl Iterator<Item = (&'a str, Vec<String>)>) -> Option<Str
 
 /// What runs must have in common to be compared.
 fn experiment(record: &RunRecord) -> (&str, &str, &str, &str, bool) {
-    let RunRecord { scenario, world, workload, congestion, tls, .. } = record;
-    (scenario, world, workload, congestion, *tls)
+    let RunRecord { scenario, backend, workload, congestion, tls, .. } = record;
+    (scenario, backend, workload, congestion, *tls)
 }
 
 impl ComparisonRow {
@@ -342,7 +342,7 @@ mod tests {
         let records = [
             run("fbdt", 1, 10.0),
             run("fbdt", 1, 20.0),
-            RunRecord { world: "sim".to_owned(), ..run("fbdt", 1, 5.0) },
+            RunRecord { backend: "sim".to_owned(), ..run("fbdt", 1, 5.0) },
             RunRecord { case: [("a".to_owned(), "1".to_owned())].into(), ..run("fbdt", 1, 40.0) },
         ];
         assert_eq!(latest(&records), [1, 2, 3]);

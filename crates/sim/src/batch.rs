@@ -65,7 +65,7 @@ impl Job {
     pub fn failed(&self, error: &str) -> Outcome {
         Outcome::without_run(RunRecord {
             schema: SCHEMA_VERSION,
-            world: "sim".to_owned(),
+            backend: "sim".to_owned(),
             scenario: self.scenario.name.clone(),
             scheme: self.scheme.to_string(),
             congestion: self.congestion.to_string(),

@@ -1,4 +1,4 @@
-//! From a world that has run to the record and the series that both worlds write.
+//! From a world that has run to the record and the series that both backends write.
 
 use std::sync::atomic::AtomicBool;
 
@@ -165,7 +165,7 @@ pub(crate) fn of_run(
         Err(error @ SimError::NotConnected { .. }) => {
             let record = RunRecord {
                 schema: SCHEMA_VERSION,
-                world: "sim".to_owned(),
+                backend: "sim".to_owned(),
                 scenario: scenario.name.clone(),
                 scheme: scheme.to_string(),
                 congestion: congestion.to_string(),
@@ -221,7 +221,7 @@ pub(crate) fn outcome(world: &World) -> Outcome {
     };
     let record = RunRecord {
         schema: SCHEMA_VERSION,
-        world: "sim".to_owned(),
+        backend: "sim".to_owned(),
         seed: plan.seed,
         duration_s: plan.duration.as_secs_f64(),
         warmup_s: plan.warmup.as_secs_f64(),

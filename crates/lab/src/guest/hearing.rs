@@ -378,7 +378,7 @@ mod tests {
                 (vec![twice.clone(), twice.clone()], "it gave two records"),
                 (vec![line(&Word::End)], "it ended without a record"),
                 (vec![other(&|record| record.seed = 4)], "another run: bond linux-fbdt, seed 4"),
-                (vec![other(&|record| record.world = "sim".to_owned())], "another run"),
+                (vec![other(&|record| record.backend = "sim".to_owned())], "another run"),
                 (vec![other(&|record| record.tls = true)], "another run"),
                 (vec![other(&|record| record.paths.clear())], "its record has other paths"),
                 (vec![sample(0.1, "nonesuch", METRICS[0])], "its series is not of this run"),

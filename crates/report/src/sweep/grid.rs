@@ -136,8 +136,8 @@ fn maps_of(
 /// Scenario, path and what was set.
 fn panel_title(group: &Group<'_>, measure: &Measure, variant: usize) -> String {
     let mut title = shorten(&group.first.scenario, 60);
-    if group.first.world != "sim" {
-        title = format!("{title} ({})", group.first.world);
+    if group.first.backend != "sim" {
+        title = format!("{title} ({})", group.first.backend);
     }
     if let Some(path) = measure.path() {
         title = format!("{title}: {path}");

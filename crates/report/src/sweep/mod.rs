@@ -53,7 +53,7 @@ enum Shape {
     Spread,
 }
 
-/// The runs of one scenario in one world under one workload.
+/// The runs of one scenario on one backend under one workload.
 pub(crate) struct Group<'a> {
     /// Any of its runs.
     first: &'a RunRecord,
@@ -67,8 +67,8 @@ pub(crate) struct Group<'a> {
 
 /// What runs must have in common to be of one group.
 fn family(record: &RunRecord) -> (&str, &str, &str, bool, bool, bool) {
-    let RunRecord { scenario, world, workload, tls, case, .. } = record;
-    (scenario, world, workload, *tls, case.is_empty(), case.contains_key("draw"))
+    let RunRecord { scenario, backend, workload, tls, case, .. } = record;
+    (scenario, backend, workload, *tls, case.is_empty(), case.contains_key("draw"))
 }
 
 impl<'a> Sweeps<'a> {
@@ -269,7 +269,7 @@ impl<'a> Group<'a> {
         format!(
             "{} <span class=\"unit\">{}, {}{tls}</span>",
             escape(&shorten(&self.first.scenario, 80)),
-            escape(&self.first.world),
+            escape(&self.first.backend),
             escape(&shorten(&self.first.workload, 40)),
         )
     }

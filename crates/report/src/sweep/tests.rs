@@ -22,7 +22,7 @@ fn noise(text: &str) -> f64 {
 fn run(scenario: &str, scheme: &str, congestion: &str, seed: u64) -> RunRecord {
     RunRecord {
         schema: 1,
-        world: "sim".to_owned(),
+        backend: "sim".to_owned(),
         scenario: scenario.to_owned(),
         scheme: scheme.to_owned(),
         congestion: congestion.to_owned(),
@@ -321,10 +321,10 @@ fn random_draws_make_distributions_quantiles_and_the_worst() {
 #[test]
 fn the_lab_stands_beside_the_simulator() {
     let mut records = Vec::new();
-    for (world, mbps) in [("lab", 90.0), ("sim", 94.5)] {
+    for (backend, mbps) in [("lab", 90.0), ("sim", 94.5)] {
         for seed in 1..=2 {
             let mut record = bulk("fbdt", "cubic", seed, mbps, &[]);
-            record.world = world.to_owned();
+            record.backend = backend.to_owned();
             records.push(record);
         }
     }
@@ -355,12 +355,12 @@ fn odd_records_never_break_the_page() {
     let mut records = Vec::new();
     let odd = ["", "<b>&\"'", "ünï→", "0", "-1", "1e308", "[{ at = \"0s\" }]", "99999999999Mbps"];
     for (number, text) in odd.iter().enumerate() {
-        for (world, keys) in [("sim", 1), ("sim", 2), ("sim", 3), ("", 0)] {
+        for (backend, keys) in [("sim", 1), ("sim", 2), ("sim", 3), ("", 0)] {
             let key =
                 |index: usize| (format!("{text}{index}"), odd[(number + index) % 8].to_owned());
             let case: BTreeMap<String, String> = (0..keys).map(key).collect();
             let mut record = video(text, text, odd[(number + keys) % 8], number as u64);
-            record.world = world.to_owned();
+            record.backend = backend.to_owned();
             record.scenario = format!("{keys}{}", if number % 2 == 0 { text } else { "" });
             record.completed = number % 3 != 0;
             record.goodput_mbps = Some([0.0, -1.0, 1e308, 1e-308][number % 4]);
@@ -426,9 +426,9 @@ fn a_page_of_all_kinds_keeps_its_structure() {
             draw.scenario = "draw".to_owned();
             records.extend([line, plane, draw]);
         }
-        for world in ["lab", "sim"] {
-            let world = world.to_owned();
-            records.push(RunRecord { world, ..bulk(scheme, "cubic", 1, 5.0, &[]) });
+        for backend in ["lab", "sim"] {
+            let backend = backend.to_owned();
+            records.push(RunRecord { backend, ..bulk(scheme, "cubic", 1, 5.0, &[]) });
         }
     }
     insta::assert_snapshot!(outline(&report(&records)));

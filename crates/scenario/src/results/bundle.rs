@@ -70,10 +70,10 @@ struct Entry {
 }
 
 impl Bundle {
-    /// That of a sweep in the world `"lab"` or `"sim"`: its file, the scenarios and the traces.
+    /// That of a sweep on the backend `"lab"` or `"sim"`: its file, the scenarios and the traces.
     /// `version` is the program's.
-    pub fn of_sweep(sweep: &Sweep, world: &str, version: &str) -> Self {
-        let mut bundle = Self::new(format!("a {world} sweep"), version);
+    pub fn of_sweep(sweep: &Sweep, backend: &str, version: &str) -> Self {
+        let mut bundle = Self::new(format!("a {backend} sweep"), version);
         bundle.manifest.runs = Some(sweep.len());
         bundle.add(SWEEP, sweep.text().to_owned(), SWEEP.to_owned());
         for (name, text) in sweep.files() {
