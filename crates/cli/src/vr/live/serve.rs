@@ -173,7 +173,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         let admission = Admission::new(most, all);
         match live {
             None => {
-                serve_all(&mut acceptor, &served, &stop, &admission, std::future::pending()).await
+                serve_all(&mut acceptor, &served, &stop, &admission, std::future::pending()).await;
             }
             Some(live) => {
                 serve_all(&mut acceptor, &served, &stop, &admission, live.ended()).await;
