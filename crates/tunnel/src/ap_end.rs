@@ -164,7 +164,7 @@ impl ApEnd {
         out: &mut Vec<u8>,
     ) -> Option<(usize, Class)> {
         let Self { members, turns, .. } = self;
-        // Whoever has no room only because nobody has loses nothing of its turn.
+        // While no member has room, none loses its turn.
         if !(0..members.len()).any(&mut has_room) {
             return None;
         }

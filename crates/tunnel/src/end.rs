@@ -78,7 +78,7 @@ impl End {
             Ok(Taken::Frame(_, opened)) => opened,
             Err(refused) => {
                 self.dropped.count(refused);
-                // Who made it is not known: an access point only hands it on.
+                // Its sender is not known: an access point only hands it on.
                 let from = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
                 self.complaints.refused(refused, from, now);
                 return Came::Dropped;
@@ -191,8 +191,8 @@ impl Tagger {
         wire::set_tag(packet, tag);
     }
 
-    /// Whether a packet has the name of one of the gateway's generations. Who guesses has one try in
-    /// 2^32, and is shut out after a few.
+    /// Whether a packet has the name of one of the gateway's generations. An attacker that
+    /// guesses succeeds once in 2^32 tries, and is shut out after a few.
     pub(crate) fn is_named(&self, packet: &[u8]) -> bool {
         let named = wire::named(packet).zip(wire::tag(packet));
         named.is_some_and(|(named, tag)| is_mac(&self.0, &named, &tag))

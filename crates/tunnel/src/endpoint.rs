@@ -53,7 +53,7 @@ pub struct Dropped {
     pub receive_buffer: Option<u64>,
 }
 
-/// What a socket was opened towards a neighbour by.
+/// How a socket towards a neighbour was opened.
 struct Way {
     peer: SocketAddr,
     via: Via,
@@ -65,7 +65,7 @@ struct Way {
     next: Instant,
 }
 
-/// The socket.
+/// A socket and its peers.
 pub(crate) struct Endpoint {
     socket: Socket,
     /// What it is bound to, if it is: an interface that is made anew under its name is another one.
@@ -150,7 +150,7 @@ impl Endpoint {
             socket.limit_queue(SMALL_QUEUE);
         }
         self.socket = socket;
-        // Nobody says any more that the one before has room.
+        // The former socket will not report any more that it has room.
         self.peers.iter_mut().for_each(|peer| peer.blocked = false);
         true
     }
@@ -481,7 +481,7 @@ impl Endpoint {
         }
     }
 
-    /// When something is to be sent that nobody asked for.
+    /// When a keepalive, an initiation or a train is due.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let keepalives = self.peers.iter().map(|peer| peer.next_keepalive).min();
         let initiations = self.handshakes.poll_timeout().filter(|_| self.initiates);

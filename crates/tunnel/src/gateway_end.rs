@@ -180,8 +180,8 @@ impl GatewayEnd {
             _ => return Use::Unexpected,
         };
         if self.device_epoch != Some(epoch) {
-            // Whatever a device that was started anew says first begins its session, in which nothing
-            // has been sealed then: each place is given once in a session.
+            // The first frame of a restarted device begins its session, in which nothing has been sealed
+            // then: each place is given once in a session.
             if !fresh {
                 return Use::Stale;
             }

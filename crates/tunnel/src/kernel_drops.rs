@@ -39,7 +39,7 @@ pub(crate) struct Dropped {
 impl KernelDrops {
     /// For the calling thread's sockets and device, if it has one.
     pub(crate) fn new(sockets: &[BorrowedFd<'_>], device: Option<&str>) -> Self {
-        // Whoever looks may be in another namespace.
+        // The thread that reads this later may be in another namespace.
         let thread = rustix::thread::gettid();
         Self {
             tables: format!("/proc/self/task/{thread}/net").into(),

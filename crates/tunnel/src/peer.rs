@@ -41,7 +41,7 @@ pub enum Pace {
     Measured,
 }
 
-/// What was counted of a neighbour or a socket; datagrams where nothing else is said.
+/// The counters of a neighbour or a socket; they count datagrams where nothing else is said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkCounters {
     /// Sent, and their bytes with UDP and IP headers.
@@ -91,7 +91,7 @@ impl Unsent {
     }
 }
 
-/// How a neighbour is, for whoever looks.
+/// The status of a neighbour.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkStatus {
     /// Its name.
@@ -147,7 +147,7 @@ pub(crate) struct Peer {
     pub(crate) counters: LinkCounters,
 }
 
-/// What holds packets back.
+/// How packets to a peer are paced.
 enum Pacing {
     Interface,
     Fixed(Pacer),
@@ -210,7 +210,7 @@ impl Peer {
         }
     }
 
-    /// A session with it began.
+    /// Notes that a session with it began.
     pub(crate) fn begin(&mut self, from: SocketAddr, now: Instant, complaints: &mut Complaints) {
         self.counters.sessions += 1;
         // One that goes from network to network does not come back to where it was.
@@ -250,14 +250,14 @@ impl Peer {
         }
     }
 
-    /// It is at this address now.
+    /// Notes that it is at this address now.
     pub(crate) fn is_at(&mut self, from: SocketAddr) {
         if self.address.replace(from) != Some(from) {
             self.forget_way();
         }
     }
 
-    /// What is known of one way holds for no other.
+    /// Forgets what is known of the way to its former address.
     fn forget_way(&mut self) {
         (self.longest, self.way, self.outbox.bar) = (Longest::default(), Reach::default(), 0);
     }
@@ -311,7 +311,7 @@ impl Peer {
         }
     }
 
-    /// What is sent from now on goes back to back.
+    /// Begins a train: the next datagrams go back to back.
     pub(crate) fn begin_train(&mut self, burst: Burst) {
         if let Pacing::Measured(measured) = &mut self.pacing {
             measured.train = Some(Train { burst, first: 0, packets: 0 });
@@ -344,7 +344,7 @@ impl Peer {
 
     /// Takes what follows the first byte of a report; whether it is one.
     pub(crate) fn reported(&mut self, body: &[u8], now: Instant) -> bool {
-        // Whoever is asked nothing has nothing to report.
+        // A link that is not measured has no reports.
         let Some(capacity) = self.capacity() else { return true };
         let well = capacity.receive(body, now);
         self.take_rate();
@@ -403,7 +403,7 @@ impl Peer {
         }
     }
 
-    /// What is said to it.
+    /// The next keepalive to it.
     pub(crate) fn keepalive(&self, settings: Option<Settings>, now: Instant) -> Keepalive {
         let micros = |time: Duration| u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
         let (heard_us, age_us) =

@@ -1,4 +1,4 @@
-//! How a node is, for whoever looks: its links and what it counted.
+//! The status of a node: its links and its counters.
 
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};

@@ -1,11 +1,11 @@
-//! Whose turn it is among several who share a link: equal bytes to each who has something to send
-//! (deficit round robin, Shreedhar and Varghese 1995).
+//! Deficit round robin (Shreedhar and Varghese 1995) among members that share a link: each member with
+//! something to send gets equal bytes.
 
 /// Bytes that one may send before the next has its turn: the longest datagram. Some in a row leave in
 /// one system call.
 const QUANTUM: i64 = 9216;
 
-/// The order.
+/// The state of the round robin.
 #[derive(Clone, Debug)]
 pub(crate) struct Turns {
     at: usize,
@@ -14,16 +14,16 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
-    /// For so many.
+    /// A round robin of so many members.
     pub(crate) fn new(members: usize) -> Self {
         Self { at: 0, credit: vec![0; members] }
     }
 
-    /// Lets the next that has something send: `take` says how many bytes that were, or `None` if it has
-    /// nothing, or no room. Who it was.
+    /// Lets the next member send: `take` returns how many bytes it sent, or `None` if it has nothing to
+    /// send, or no room. Returns that member.
     pub(crate) fn next(&mut self, mut take: impl FnMut(usize) -> Option<usize>) -> Option<usize> {
         let members = self.credit.len();
-        // Once round, and once more to whoever was first and had used up its turn.
+        // Once round, and once more to the first member, which may have used up its credit.
         for _ in 0..=members {
             let credit = self.credit.get_mut(self.at)?;
             if *credit > 0 {

@@ -1,4 +1,4 @@
-//! The form of a datagram: its kind, whom it is for, and what is encrypted.
+//! The format of a datagram: its kind, its receiver, and the encrypted part.
 //!
 //! ```text
 //! initiation  byte 0: 1 | initiator's index, 4 | time, 8 | Noise message 1, 96 | MAC, 16 | proof, 16
@@ -7,10 +7,10 @@
 //! ```
 //!
 //! Numbers are big endian. An index names a session at the side that chose it. The MAC
-//! (HMAC-SHA256, cut) has the receiver's public key as its key: who does not know that one cannot make a node do
-//! more than hash. The proof is one with a key that only both nodes can compute, from their static
-//! keys: who is no neighbour is known before anything is computed for it. The time is the initiator's,
-//! in nanoseconds, and rises: what comes again is known as well.
+//! (truncated HMAC-SHA256) has the receiver's public key as its key: a sender without that key cannot
+//! make a node do more than hash. The proof is a MAC with a key that only both nodes can compute from
+//! their static keys: a node recognises a stranger before it computes anything for it. The time is the
+//! initiator's, in nanoseconds, and increases: a node recognises replayed initiations by it.
 
 use super::Refused;
 

@@ -1,11 +1,11 @@
-//! Who speaks on a link, and that nobody else reads or changes what is said: Noise IK
-//! (`Noise_IK_25519_AESGCM_SHA256`) over datagrams (docs/protocol.md, "COTAG datagrams").
+//! Authentication and encryption of a link: Noise IK (`Noise_IK_25519_AESGCM_SHA256`) over datagrams
+//! (docs/protocol.md, "COTAG datagrams").
 //!
-//! Each node has one static key and knows those of its neighbours, so that one round trip proves
-//! both sides and hides their keys; there is no certificate and nothing to negotiate. The node
-//! further from the gateway is the initiator ([`Role::Initiator`]): it knows where the other one is,
-//! and may move. A datagram has an explicit counter: any may be lost or overtaken, and none is taken
-//! twice.
+//! Each node has one static key and knows those of its neighbours, so one round trip authenticates both
+//! sides and hides their keys; there are no certificates and there is nothing to negotiate. The node
+//! further from the gateway is the initiator ([`Role::Initiator`]): it knows the other node's address,
+//! and may move. Each datagram has an explicit counter: datagrams may be lost or reordered, and a node
+//! accepts none twice.
 
 mod channel;
 mod datagram;
