@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::policy::RateCap;
 use crate::{Bitrate, Instant};
 
-/// The limiter of a path. Clones are the same limiter: their sessions share a limit, and have one
-/// clock.
+/// The limiter of a path. Clones are the same limiter: their sessions share a limit, and must take the
+/// time from one clock.
 #[derive(Clone, Debug)]
 pub struct PathLimiter(Arc<Limiter>);
 

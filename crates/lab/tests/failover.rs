@@ -72,15 +72,18 @@ fn data_of_a_cut_path_are_reinjected_and_its_return_noticed() {
     for (path, name) in NAMES.into_iter().enumerate() {
         for way in WAYS {
             let way_name = way.map_or("both ways".to_owned(), |way| format!("{way:?}"));
-            verdict(&format!("a cut is repaired and its end noticed: {name}, {way_name}"), |_| {
-                let world = two_paths()?;
-                let seen = with_download(&world, interfaces(), async |mut download| {
-                    cut(&world, &mut download, path, way).await
-                });
-                eprintln!("{name} {way:?}: {seen:.0?}");
-                assert!(seen.holds(path), "{name} {way:?}: {seen:?}");
-                Some(())
-            });
+            verdict(
+                &format!("a cut's data are reinjected and its end noticed: {name}, {way_name}"),
+                |_| {
+                    let world = two_paths()?;
+                    let seen = with_download(&world, interfaces(), async |mut download| {
+                        cut(&world, &mut download, path, way).await
+                    });
+                    eprintln!("{name} {way:?}: {seen:.0?}");
+                    assert!(seen.holds(path), "{name} {way:?}: {seen:?}");
+                    Some(())
+                },
+            );
         }
     }
 }

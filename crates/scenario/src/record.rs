@@ -15,7 +15,7 @@ pub const SCHEMA_VERSION: u32 = 1;
 pub struct RunRecord {
     /// [`SCHEMA_VERSION`].
     pub schema: u32,
-    /// The backend that ran it: `"lab"` or `"sim"`.
+    /// The backend that ran it, `"lab"` or `"sim"`; not the scenario's `[backend]`, which is a link.
     #[serde(rename = "world")]
     pub backend: String,
     /// The scenario's name.

@@ -60,8 +60,8 @@ impl Client {
         Ok(())
     }
 
-    /// The path of that name, as it is now: its number, and the limiter that all connections' data
-    /// over it go through. `None` if there is no such path.
+    /// The path of that name, as it is now: its number, and the limiter for all connections' data
+    /// over it. `None` if there is no such path.
     pub fn path_limiter(&self, name: &str) -> Option<(PathId, PathLimiter)> {
         let settings = self.settings.borrow();
         let index = settings.paths.iter().position(|(path, _)| path.name == name)?;

@@ -3,7 +3,7 @@
 //! What a peer may make a connection hold is promised to it ahead, as credit; so promises are
 //! counted, not bytes. A connection gets the least it can live on or is refused, and grows while
 //! there is something left: up to as much as it leaves free, and never into the last quarter, which
-//! is kept for connections to come: what was reserved is not withdrawn.
+//! is kept for connections to come: what was promised is not withdrawn.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};

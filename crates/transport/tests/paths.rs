@@ -1,4 +1,4 @@
-//! Paths that are dead, die, fall stalled and come back, under a connection that goes on.
+//! Paths that are dead, die, stall and come back, under a connection that goes on.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 mod common;
@@ -166,7 +166,7 @@ async fn a_stalled_subflow_is_replaced_and_its_data_reinjected() {
 
 /// An end that only receives has nothing outstanding by which the session could find a stall.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_path_that_swallows_everything_is_silent_for_a_receiver() {
+async fn a_path_that_swallows_everything_is_stalled_for_a_receiver() {
     let (server, trust) = pair(Security::Tls);
     let mut server = server.bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
     let relay = Relay::start(server.local_addrs()[0]).await;

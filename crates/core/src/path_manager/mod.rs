@@ -8,7 +8,7 @@
 //!            ┌────────────── failed ──────────────┐
 //!            ▼                                    │
 //!  Waiting ──▶ Trying: dial, secure, hello | join ┴─▶ Up ──▶ Dark: dial again and again,
-//!                                                    ▲ ▲      beside the stalled subflow
+//!                                                    ▲ ▲      beside the failing subflow
 //!                                                    │ └ goes on ┘ │
 //!                                                    └─── joined ──┘
 //! ```

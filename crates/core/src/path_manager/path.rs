@@ -11,9 +11,9 @@ use crate::{Instant, SubflowId};
 
 /// A subflow that goes on within this time after it was found potentially failed is kept. One that
 /// took longer is replaced all the same: its other direction may wait for a timer yet.
-const SHORT_STALL: Duration = Duration::from_millis(400);
+const SHORT_FAILURE: Duration = Duration::from_millis(400);
 /// A subflow that goes on after a longer stall is kept if nothing has taken its place by then.
-const LONG_STALL: Duration = Duration::from_secs(3);
+const LONG_FAILURE: Duration = Duration::from_secs(3);
 /// Dials under way at once on one path.
 pub(super) const MAX_DIALS: usize = 16;
 /// The least time between two dials, however often links and routes change, or subflows come up that
@@ -62,7 +62,7 @@ struct Watched {
 #[derive(Debug)]
 struct Dark {
     /// The potentially failed subflow.
-    old: Option<(Watched, Stall)>,
+    old: Option<(Watched, Failing)>,
     pace: Pace,
     next: Instant,
     /// Whether it waits because its last attempt was answered and came to nothing: that others are
@@ -72,7 +72,7 @@ struct Dark {
 
 /// Since when a subflow makes no progress, and again does.
 #[derive(Debug)]
-struct Stall {
+struct Failing {
     began: Instant,
     recovered: Option<Instant>,
 }
@@ -324,7 +324,7 @@ impl Path {
     }
 
     /// It is dialled at `next`, and again and again.
-    fn go_dark(&mut self, old: Option<(Watched, Stall)>, next: Instant, now: Instant) {
+    fn go_dark(&mut self, old: Option<(Watched, Failing)>, next: Instant, now: Instant) {
         let pace = Pace::new(now);
         self.state = State::Dark(Box::new(Dark { old, pace, next, is_put_off: false }));
     }
@@ -360,7 +360,7 @@ impl Path {
                     unreachable!("it was up a moment ago");
                 };
                 self.has_lived(watched.up_at, now);
-                self.go_dark(Some((watched, Stall { began: now, recovered: None })), now, now);
+                self.go_dark(Some((watched, Failing { began: now, recovered: None })), now, now);
             }
             State::Dark(dark) => {
                 let Some((watched, stall)) = &mut dark.old else { return };
@@ -431,7 +431,7 @@ impl Watched {
     }
 }
 
-impl Stall {
+impl Failing {
     fn note(&mut self, verdict: Verdict, now: Instant) {
         self.recovered = match verdict {
             Verdict::PotentiallyFailed => None,
@@ -443,7 +443,7 @@ impl Stall {
     /// one, or nothing has taken its place for long.
     fn is_past(&self, now: Instant) -> bool {
         self.recovered
-            .is_some_and(|at| at.since(self.began) < SHORT_STALL || now.since(at) >= LONG_STALL)
+            .is_some_and(|at| at.since(self.began) < SHORT_FAILURE || now.since(at) >= LONG_FAILURE)
     }
 }
 
@@ -454,12 +454,12 @@ mod tests {
     #[test]
     fn a_short_stall_keeps_the_subflow_and_a_long_one_only_in_the_end() {
         let at = Instant::from_millis;
-        let mut short = Stall { began: at(0), recovered: None };
+        let mut short = Failing { began: at(0), recovered: None };
         short.note(Verdict::PotentiallyFailed, at(200));
         assert!(!short.is_past(at(200)));
         short.note(Verdict::Alive, at(399));
         assert!(short.is_past(at(399)));
-        let mut long = Stall { began: at(0), recovered: None };
+        let mut long = Failing { began: at(0), recovered: None };
         long.note(Verdict::Alive, at(600));
         assert!(!long.is_past(at(3599)) && long.is_past(at(3600)));
         long.note(Verdict::PotentiallyFailed, at(3600));

@@ -115,9 +115,10 @@ pub enum Record {
 impl Record {
     /// Appends the record to `out`.
     ///
-    /// # Panics If a number is more than [`VARINT_MAX`], ranges are not in their order, or there
-    /// are more of them, or of subflow acknowledgements, than an acknowledgement has: what a
-    /// session makes never is.
+    /// # Panics
+    /// If a number is more than [`VARINT_MAX`], ranges are not in their order, or there are more of
+    /// them, or of subflow acknowledgements, than an acknowledgement has: what a session makes never
+    /// is.
     pub fn encode(&self, out: &mut BytesMut) {
         let mut body = BytesMut::new();
         self.put_body(&mut body);

@@ -181,7 +181,7 @@ impl Multi {
         }
     }
 
-    /// Sets the limiters that what both ends send goes through.
+    /// Sets the limiters for what both ends send.
     pub(super) fn set_limiters(&mut self, limiters: &Limiters) {
         for (end, session) in self.sessions.iter_mut().enumerate() {
             limiters.of(end).for_each(|(path, limiter)| session.set_limiter(path, limiter));

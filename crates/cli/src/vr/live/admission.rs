@@ -137,7 +137,8 @@ impl Ticket {
         if self.permit.is_some() {
             return Ok(());
         }
-        // Before its seat is counted: the task that sees the last one taken puts out all others.
+        // Before its seat is counted: the task that sees the last one taken puts
+        // out all that have not greeted.
         self.has_greeted.store(true, Ordering::Release);
         let Admission { most, left, all_taken, .. } = &*self.admission;
         let permit = self.admission.taken().sit(*most, self.source);

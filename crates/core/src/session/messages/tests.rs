@@ -134,7 +134,7 @@ fn a_message_behind_a_missing_one_is_delivered_ahead() {
 }
 
 #[test]
-fn bounds_go_before_bytes_on_each_subflow() {
+fn headers_go_before_bytes_on_each_subflow() {
     let mut session = session();
     queue(&mut session, 1000, None);
     queue(&mut session, 2000, None);
