@@ -56,11 +56,11 @@ fn a_new_address_costs_a_connection_not_the_stream() {
 #[test]
 fn what_comes_to_an_address_that_is_gone_opens_nothing() {
     let mut scenario = Scenario::find("fbdt-hotplug").unwrap();
-    scenario.duration = Duration::from_secs(3);
-    for at_ms in [500, 777, 1000, 1234, 1500, 2000] {
+    scenario.duration = Duration::from_secs(1);
+    for at_ms in [300, 444, 600] {
         scenario.paths[1].unplugged =
             vec![Unplugged { at: Duration::from_millis(at_ms), time: Duration::ZERO }];
-        for scheme in ["earliest", "fbdt", "min-rtt", "linux-mptcp"] {
+        for scheme in ["earliest", "linux-mptcp"] {
             let scheme = scheme.parse().unwrap();
             let outcome = simulate(&scenario, &scheme, Congestion::CUBIC, 1, false);
             assert_eq!(outcome.unwrap().record.error, None, "{scheme} at {at_ms} ms");
