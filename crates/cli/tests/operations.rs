@@ -147,6 +147,8 @@ fn status_shows_connections_and_paths() {
         assert_eq!((&paths[0]["name"], &paths[0]["state"]), (&"one".into(), &"up".into()));
         assert_eq!((&paths[1]["role"], &paths[1]["state"]), (&"backup".into(), &"standby".into()));
         assert!(paths[0]["cwnd_bytes"].as_u64().unwrap() > 0);
+        // It begins there, whatever stands in later.
+        assert!(paths[0]["delivered_bytes"].as_u64().unwrap() > 0, "{paths:?}");
     }
     // Fewer than there are: the others are counted.
     let status = world.status("connect", &["--connections", "1"]);
@@ -422,6 +424,7 @@ fn metrics_are_fetched_over_http_and_only_grow() {
     let sent =
         ["one", "two"].map(|path| format!("weftline_path_sent_bytes_total{{path=\"{path}\"}}"));
     assert!(sent.iter().map(|name| metric(&page, name)).sum::<f64>() >= 200_000.0, "{page}");
+    assert!(metric(&page, &sent[0]) > 0.0, "{page}");
     // In seconds: no more than all of this has taken.
     let all = began.elapsed().as_secs_f64();
     assert!(metric(&page, "weftline_path_srtt_seconds{path=\"one\"}") < all, "{page}");
