@@ -143,8 +143,14 @@ impl Reassembly {
         Some(Bytes::from_owner(block).slice(from..))
     }
 
-    /// Copies what [`chunk`](Self::chunk) has into memory of its own, and frees it here.
+    /// Copies what [`chunk`](Self::chunk) has into memory of its own, and frees it here. A little of it
+    /// takes as little memory, as it may be kept for long.
     pub fn copy_chunk(&mut self) -> Bytes {
+        if self.chunk().len() < BLOCK as usize / 8 {
+            let copy = Bytes::copy_from_slice(self.chunk());
+            self.consume(copy.len() as u64);
+            return copy;
+        }
         let mut block = self.pool.take();
         let chunk = self.chunk();
         let n = chunk.len();
@@ -193,6 +199,11 @@ impl Reassembly {
         }
     }
 
+    /// The end of the last byte that has been received.
+    pub fn end(&self) -> u64 {
+        self.above.last().map_or(self.in_order, |range| range.end)
+    }
+
     /// Whether `range` has been received whole.
     pub fn has(&self, range: &Range<u64>) -> bool {
         range.end <= self.in_order
@@ -204,6 +215,18 @@ impl Reassembly {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    /// Whoever collects them until a line is whole holds as much memory as there are bytes.
+    #[test]
+    fn a_little_that_is_taken_out_keeps_no_block() {
+        let mut stream = Reassembly::new();
+        for offset in 0..100 {
+            stream.insert(offset, &[7]);
+            let taken = stream.copy_chunk();
+            let memory = taken.try_into_mut().expect("nobody else has it");
+            assert_eq!((&memory[..], memory.capacity()), (&[7][..], 1));
+        }
+    }
 
     fn byte_at(offset: u64) -> u8 {
         (offset.wrapping_mul(2_654_435_761) >> 13) as u8

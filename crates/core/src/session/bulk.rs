@@ -41,12 +41,12 @@ impl Session {
         Ok(n)
     }
 
-    /// Appends in-order bytes to `out`, about `most` of them, and frees them here: whole blocks of
+    /// Appends in-order bytes to `out`, about `most` of them and at least one, and frees them here: whole blocks of
     /// memory as they are, less than one only if there is nothing else. Returns how many; 0 when
     /// there are none.
     pub fn read_bytes(&mut self, most: usize, out: &mut VecDeque<Bytes>, now: Instant) -> usize {
         let mut taken = 0;
-        while taken < most
+        while taken < most.max(1)
             && let Some(bytes) = self.recv.read_bytes(taken > 0, now)
         {
             taken += bytes.len();

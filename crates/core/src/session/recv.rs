@@ -348,13 +348,16 @@ impl RecvHalf {
     }
 
     /// The next message for the application. What it held goes back to the peer when an eighth of
-    /// the credit or of the messages allowed is new.
+    /// the credit or of the messages allowed is new, and when the peer has used all that it has: the next
+    /// message may be waiting for just that much.
     pub(super) fn take_message(&mut self, now: Instant) -> Option<Incoming> {
         let inbox = self.inbox.as_mut()?;
         let incoming = inbox.take()?;
         let taken = inbox.taken() - self.told_taken;
         self.grant(now);
-        if self.credit() - self.advertised >= self.window / 8
+        let freed = self.credit() - self.advertised;
+        if freed >= self.window / 8
+            || (freed > 0 && self.stream.end() >= self.advertised)
             || taken >= MAX_OPEN_MESSAGES as u64 / 8
         {
             self.schedule_ack(false, now);

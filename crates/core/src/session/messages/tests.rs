@@ -241,6 +241,33 @@ fn pass(from: &mut Session, to: &mut Session, now: Instant) {
     }
 }
 
+/// A reader that was busy frees a little, for which the peer has been waiting: the window is the next message.
+#[test]
+fn a_message_as_large_as_the_window_is_completed_behind_a_small_one() {
+    let reader = SessionConfig { max_memory: ByteCount::mib(1), ..config(1 << 20) };
+    let (mut ours, mut theirs) = (session(), session_of(&reader));
+    queue(&mut ours, 1_000, None);
+    queue(&mut ours, 1 << 20, None);
+    let both = |ours: &mut Session, theirs: &mut Session, ms: std::ops::Range<u64>| {
+        for ms in ms {
+            for session in [&mut *ours, &mut *theirs] {
+                session.handle_timeout(at(ms));
+            }
+            pass(ours, theirs, at(ms));
+            pass(theirs, ours, at(ms));
+        }
+    };
+    both(&mut ours, &mut theirs, 2..2_000);
+    let len = |incoming| match incoming {
+        Some(Incoming::Message(message)) => message.payload.len(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(len(theirs.poll_message(at(2_000))), 1_000);
+    assert!(theirs.poll_message(at(2_000)).is_none(), "its end waits for credit");
+    both(&mut ours, &mut theirs, 2_000..4_000);
+    assert_eq!(len(theirs.poll_message(at(4_000))), 1 << 20);
+}
+
 #[test]
 fn an_unsent_message_that_is_cancelled_leaves_no_hole() {
     let (mut ours, mut theirs) = (session(), session());
