@@ -29,6 +29,8 @@ pub(super) struct Path {
     pub(super) failures: u32,
     /// From the shortest wait again once a subflow has lived.
     backoff: Backoff,
+    /// How many of its subflows in a row were none for long.
+    short_lives: u32,
     /// When it was dialled last.
     dialled: Option<Instant>,
     connecting: Vec<Connecting>,
@@ -52,6 +54,8 @@ enum State {
 struct Watched {
     subflow: SubflowId,
     up_at: Instant,
+    /// Whether it is counted among those that were none for long.
+    is_counted: bool,
     monitor: Monitor,
     /// `None` while nothing is on its way: then its next write tells.
     next_look: Option<Instant>,
@@ -64,7 +68,9 @@ struct Dark {
     /// The potentially failed subflow.
     old: Option<(Watched, Failing)>,
     pace: Pace,
+    /// When it is looked at, and dialled if that is due.
     next: Instant,
+    dials_from: Instant,
     /// Whether it waits because its last attempt was answered and came to nothing: that others are
     /// answered is no news then.
     is_put_off: bool,
@@ -80,8 +86,16 @@ struct Failing {
 impl Path {
     pub(super) fn new(plan: PathPlan, until: Instant) -> Self {
         let backoff = Backoff::new(plan.rng.clone());
-        let (failures, connecting, state) = (0, Vec::new(), State::Waiting { until });
-        Self { plan, failures, backoff, dialled: None, connecting, state }
+        let state = State::Waiting { until };
+        Self {
+            plan,
+            failures: 0,
+            backoff,
+            short_lives: 0,
+            dialled: None,
+            connecting: Vec::new(),
+            state,
+        }
     }
 
     pub(super) fn connecting(&self) -> impl Iterator<Item = &Connecting> {
@@ -138,7 +152,7 @@ impl Path {
     pub(super) fn hurry(&mut self) {
         if let State::Dark(dark) = &mut self.state {
             let soon = self.dialled.map_or(dark.next, |last| last + LEAST_WAIT);
-            dark.next = dark.next.min(soon);
+            (dark.next, dark.dials_from) = (dark.next.min(soon), dark.dials_from.min(soon));
         }
     }
 
@@ -169,11 +183,15 @@ impl Path {
                 None
             }
             State::Dark(dark) if dark.next <= now => {
-                dark.is_put_off = false;
-                dark.next = now + dark.pace.wait(&self.plan.seat, moved, &mut self.backoff, now);
                 if let Some((old, _)) = &dark.old {
                     actions.push_back(Action::Look(old.subflow));
                 }
+                if now < dark.dials_from {
+                    dark.next = dark.dials_from.min(now + RACE_INTERVAL);
+                    return None;
+                }
+                dark.is_put_off = false;
+                dark.next = now + dark.pace.wait(&self.plan.seat, moved, &mut self.backoff, now);
                 let dials =
                     self.connecting.iter().filter(|one| one.stage == Stage::Dialing).count();
                 let entering = self.connecting.iter().any(Connecting::is_entering);
@@ -232,8 +250,14 @@ impl Path {
         }
         if let Some(subflow) = subflow {
             let (monitor, next_look) = (Monitor::default(), Some(now + LOOK_INTERVAL));
-            self.state =
-                State::Up(Watched { subflow, up_at: now, monitor, next_look, rests: false });
+            self.state = State::Up(Watched {
+                subflow,
+                up_at: now,
+                is_counted: false,
+                monitor,
+                next_look,
+                rests: false,
+            });
         }
     }
 
@@ -277,9 +301,9 @@ impl Path {
         match &mut self.state {
             State::Dark(dark) => dark.old = None,
             State::Up(watched) => {
-                let up_at = watched.up_at;
+                let (up_at, is_counted) = (watched.up_at, watched.is_counted);
                 self.go_dark(None, now, now);
-                if !self.has_lived(up_at, now) {
+                if !self.has_lived(up_at, is_counted, now) {
                     self.keep_pace(now);
                 }
             }
@@ -288,9 +312,12 @@ impl Path {
     }
 
     /// Whether its subflow has been up for long enough to begin with short waits again.
-    fn has_lived(&mut self, up_at: Instant, now: Instant) -> bool {
+    fn has_lived(&mut self, up_at: Instant, is_counted: bool, now: Instant) -> bool {
         let has_lived = now.since(up_at) >= SHORT_LIFE;
-        if has_lived {
+        if !has_lived {
+            self.short_lives = self.short_lives.saturating_add(u32::from(!is_counted));
+        } else {
+            self.short_lives = 0;
             self.backoff = Backoff::new(self.plan.rng.clone());
         }
         has_lived
@@ -326,7 +353,8 @@ impl Path {
     /// It is dialled at `next`, and again and again.
     fn go_dark(&mut self, old: Option<(Watched, Failing)>, next: Instant, now: Instant) {
         let pace = Pace::new(now);
-        self.state = State::Dark(Box::new(Dark { old, pace, next, is_put_off: false }));
+        let dark = Dark { old, pace, next, dials_from: next, is_put_off: false };
+        self.state = State::Dark(Box::new(dark));
     }
 
     /// Something has happened to its subflow, which may have been written to.
@@ -359,8 +387,17 @@ impl Path {
                 let State::Up(watched) = std::mem::replace(&mut self.state, State::Trying) else {
                     unreachable!("it was up a moment ago");
                 };
-                self.has_lived(watched.up_at, now);
+                let has_lived = self.has_lived(watched.up_at, watched.is_counted, now);
+                let watched = Watched { is_counted: true, ..watched };
                 self.go_dark(Some((watched, Failing { began: now, recovered: None })), now, now);
+                if !has_lived && self.short_lives > 1 {
+                    // The way may let handshakes through, and nothing larger: the next would fare alike.
+                    // What it has may go on all the same, and is looked at.
+                    let wait = self.backoff.next();
+                    if let State::Dark(dark) = &mut self.state {
+                        (dark.dials_from, dark.is_put_off) = (now + wait, true);
+                    }
+                }
             }
             State::Dark(dark) => {
                 let Some((watched, stall)) = &mut dark.old else { return };

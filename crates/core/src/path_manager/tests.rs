@@ -35,6 +35,8 @@ struct Model {
     busy: bool,
     /// Whether the server refuses.
     refuses: Option<Failure>,
+    /// When it begins to acknowledge what is sent, in milliseconds, if not from the beginning.
+    acks_from: Option<u64>,
 }
 
 impl Model {
@@ -157,6 +159,7 @@ impl World {
         let of = |path: &&Model| path.subflow.is_some_and(|(id, _)| id == subflow);
         let look = self.paths.iter().find(of).map(|path| {
             let acked = path.dark_since(self.now).unwrap_or(self.now).as_nanos();
+            let acked = if path.acks_from.is_some_and(|ms| self.now < at(ms)) { 0 } else { acked };
             Look { acked, unacked: u64::from(path.busy), srtt: RTT, ..Look::default() }
         });
         self.manager.handle_look(subflow, look, self.now);
@@ -183,6 +186,17 @@ fn dark(from: u64, until: u64) -> Model {
 fn plan(id: u64) -> PathPlan {
     let rng = crate::rng::Rng::stream(1, "plan");
     PathPlan { id: PathId(id), reserve: false, seat: ProbeSeat::default(), rng }
+}
+
+/// Handshakes and joins pass, and nothing that is larger: what the application writes is never
+/// acknowledged. One subflow after the other is not given its data every half second.
+#[test]
+fn a_way_that_swallows_all_but_handshakes_is_tried_ever_more_seldom() {
+    let swallows = Model { acks_from: Some(1_000_000), busy: true, ..Model::default() };
+    let mut world = World::new(vec![Model { busy: true, ..Model::default() }, swallows], &[]);
+    world.run(at(30_000));
+    let joins = world.count(|action| matches!(action, Action::Join(..)));
+    assert!((5..=20).contains(&joins), "{joins} joins in half a minute");
 }
 
 #[test]
