@@ -60,7 +60,7 @@ pub struct PathTotals {
     pub cwnd: u64,
     /// Their payload bytes sent and not known to have arrived.
     pub outstanding: u64,
-    /// Segments that the kernel has sent again on them.
+    /// Segments that the kernel has sent again on all its subflows so far.
     pub retransmitted: u64,
     /// The mean of their smoothed round-trip times, where there has been a sample.
     pub srtt: Option<Duration>,
@@ -93,12 +93,12 @@ impl Totals {
             path.delivered += stats.delivered;
             path.received += stats.received;
             path.lost_subflows += stats.lost_subflows;
+            path.retransmitted += stats.retransmitted;
             if let Some(subflow) = stats.subflow.as_ref().filter(|_| live) {
                 path.subflows += 1;
                 path.stalled += u64::from(subflow.stalled);
                 path.cwnd += subflow.info.cwnd.as_u64();
                 path.outstanding += subflow.outstanding;
-                path.retransmitted += subflow.info.retransmitted;
                 if !subflow.info.srtt.is_zero() {
                     path.srtt_sum += subflow.info.srtt;
                     path.srtt_count += 1;

@@ -211,7 +211,7 @@ impl Page<'_> {
             ("path_silent_subflows", "Of these, those without progress", |p| p.stalled),
             ("path_cwnd_bytes", "Sum of their congestion windows", |p| p.cwnd),
             ("path_outstanding_bytes", "Payload bytes on their way", |p| p.outstanding),
-            ("path_retransmitted_segments", "Sent again by the kernel on them", |p| {
+            ("path_retransmitted_segments", "Segments that the kernel has sent again", |p| {
                 p.retransmitted
             }),
         ];

@@ -26,6 +26,8 @@ pub struct PathStats {
     pub delivered: u64,
     /// Payload bytes received on the path from the peer, duplicates included.
     pub received: u64,
+    /// Segments that the kernel has sent again on all its subflows, as far as was seen of them.
+    pub retransmitted: u64,
     /// Subflows that the path has had and lost.
     pub lost_subflows: u64,
     /// The measured rate while the path has data.
@@ -96,6 +98,7 @@ impl PathStats {
         self.reinjected += dead.reinjected();
         self.copied += dead.copied();
         self.delivered += dead.delivered();
+        self.retransmitted += dead.info().retransmitted;
         self.lost_subflows += 1;
     }
 }
@@ -112,6 +115,7 @@ pub(super) fn collect(
         stats.reinjected += subflow.reinjected();
         stats.copied += subflow.copied();
         stats.delivered += subflow.delivered();
+        stats.retransmitted += subflow.info().retransmitted;
         stats.subflow = Some(SubflowStats {
             id: subflow.id(),
             info: *subflow.info(),
