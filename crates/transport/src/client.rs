@@ -161,8 +161,7 @@ impl Client {
         tokio::spawn(Paths::new(changes, number, stage, tell)?.run());
         // Whoever keeps the paths says what has come of it before it ends.
         let lost = |_| Error::Socket(std::io::Error::other("the attempt was broken off"));
-        let (shared, peer) = opened.await.map_err(lost)??;
-        Ok(Connection::new(shared, peer, None))
+        opened.await.map_err(lost)?
     }
 }
 

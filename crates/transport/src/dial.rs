@@ -41,9 +41,7 @@ pub(crate) async fn dial(settings: &Arc<Settings>, index: usize) -> Result<TcpSt
             settings.knowledge[index].take_names(found.ok());
         });
     }
-    let stream = connect(settings, index, &candidates).await?;
-    knowledge.names().good = stream.peer_addr().ok();
-    Ok(stream)
+    connect(settings, index, &candidates).await
 }
 
 /// A TCP connection on the path `index` to where the connection's server takes joins.

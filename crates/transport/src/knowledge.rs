@@ -41,8 +41,10 @@ pub(crate) struct Names {
     pub(crate) at: Instant,
     /// Whether it is being asked.
     pub(crate) asking: bool,
-    /// The address that answered last.
+    /// The address where the server was last.
     pub(crate) good: Option<SocketAddr>,
+    /// Those that took a TCP connection and then were no server, since the last one that was.
+    doubted: Vec<SocketAddr>,
     dials: u64,
 }
 
@@ -84,11 +86,33 @@ impl PathKnowledge {
 }
 
 impl Names {
-    /// The addresses to try now: the one that answered last, and now and then the others after it.
+    /// The server has answered a hello at `peer`.
+    pub(crate) fn found(&mut self, peer: SocketAddr) {
+        self.good = Some(peer);
+        self.doubted.clear();
+    }
+
+    /// At `peer` there was no server, though it took a TCP connection: a program that hangs, or a portal.
+    pub(crate) fn doubt(&mut self, peer: SocketAddr) {
+        if self.good == Some(peer) {
+            self.good = None;
+        }
+        if !self.doubted.contains(&peer) {
+            self.doubted.push(peer);
+        }
+        if self.addresses.iter().all(|address| self.doubted.contains(address)) {
+            self.doubted = vec![peer];
+        }
+    }
+
+    /// The addresses to try now: the one where the server was last, and now and then the others after it.
+    /// Where it is not known, those that are in doubt come last.
     pub(crate) fn candidates(&mut self) -> Vec<SocketAddr> {
         self.dials += 1;
         let Some(good) = self.good.filter(|good| self.addresses.contains(good)) else {
-            return self.addresses.clone();
+            let mut all = self.addresses.clone();
+            all.sort_by_key(|address| self.doubted.contains(address));
+            return all;
         };
         let mut all = vec![good];
         if self.dials.is_multiple_of(OTHERS_EVERY) {
@@ -147,5 +171,27 @@ mod tests {
         // Only what the resolver still says counts.
         names.addresses.truncate(1);
         assert_eq!(names.candidates(), addresses[..1]);
+    }
+
+    #[test]
+    fn an_address_without_a_server_lets_the_others_go_first() {
+        let path = PathKnowledge::default();
+        let addresses: Vec<SocketAddr> = ["192.0.2.1:7", "192.0.2.2:7", "192.0.2.3:7"]
+            .map(|text| text.parse().unwrap())
+            .to_vec();
+        let [a, b, c] = addresses[..] else { panic!("three") };
+        path.take_names(Some(addresses.clone()));
+        let doubt = |peer| {
+            path.names().doubt(peer);
+            path.names().candidates()
+        };
+        assert_eq!(doubt(a), [b, c, a]);
+        assert_eq!(doubt(b), [c, a, b]);
+        // None is: they begin anew.
+        assert_eq!(doubt(c), [a, b, c]);
+        path.names().found(b);
+        assert_eq!(path.names().candidates()[0], b);
+        // Where the server was it is no more.
+        assert_eq!(doubt(b), [a, c, b]);
     }
 }

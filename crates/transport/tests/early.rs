@@ -5,8 +5,10 @@
 mod common;
 
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,7 +19,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use weftline::{
     Client, ClientBuilder, Connection, Error, Forwarder, Limits, LocalService, Server, Target,
-    Token, refusal,
+    Token, refusal, status,
 };
 use weftline_core::session::RESET_ABANDONED;
 use weftline_core::wire::{
@@ -354,6 +356,36 @@ async fn giving_up_connecting_tells_the_server() {
         let error = cause(there.read_u8().await.unwrap_err());
         assert!(matches!(*error, Error::Reset { code: RESET_ABANDONED, .. }), "{error}");
         check_next(&mut server, &direct).await;
+    })
+    .await;
+}
+
+/// The connection was there, and whoever waited for it has gone without a look.
+#[tokio::test]
+async fn giving_up_once_it_is_answered_tells_the_server() {
+    patiently(async {
+        let (mut server, client) = server_and_client(Security::Tls);
+        let client = client.build().unwrap();
+        let address = server.local_addrs()[0];
+        for stage in 0..2 {
+            let mut connecting: Pin<Box<dyn Future<Output = _> + Send>> = match stage {
+                0 => Box::pin(client.connect()),
+                _ => Box::pin(client.open()),
+            };
+            // It has begun, and is not asked again.
+            assert!(connecting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            let is_there = || status::connections().iter().any(|one| one.peer_addr() == address);
+            while !is_there() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            let mut there = server.accept().await;
+            drop(connecting);
+            let error = cause(there.read_u8().await.unwrap_err());
+            assert!(matches!(*error, Error::Reset { code: RESET_ABANDONED, .. }), "{error}");
+            while is_there() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        }
     })
     .await;
 }

@@ -20,6 +20,7 @@ use weftline_core::{Instant, PathId, PathPolicy, Role, SubflowId};
 
 use self::steps::{Step, Underway};
 use crate::clock;
+use crate::connection::Connection;
 use crate::error::Error;
 use crate::events::PathEventKind;
 use crate::handshake::Accepted;
@@ -41,8 +42,8 @@ pub(crate) enum Stage {
     Up,
 }
 
-/// The connection and the server's address, or why there is none.
-pub(crate) type Opened = Result<(Arc<Shared>, SocketAddr), Error>;
+/// The connection, or why there is none. Whoever is not there to take it lets go of it.
+pub(crate) type Opened = Result<Connection, Error>;
 
 /// See the [module](self).
 pub(crate) struct Paths {
@@ -295,7 +296,7 @@ impl Paths {
         }
         if let (Some(asker), Some(shared)) = (self.asker.take(), &self.shared) {
             // They may have left.
-            let _ = asker.send(Ok((Arc::clone(shared), peer)));
+            let _ = asker.send(Ok(Connection::new(Arc::clone(shared), peer, None)));
         }
     }
 

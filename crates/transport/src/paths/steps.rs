@@ -205,6 +205,7 @@ impl Paths {
             }),
             Step::Answered(done) => done.map(|accepted| {
                 self.accepted = Some(accepted);
+                self.found(connecting);
                 self.came_up(connecting);
             }),
             Step::Joined(done) => done.and_then(|parts| self.joined(connecting, *parts)),
@@ -271,6 +272,7 @@ impl Paths {
     pub(super) fn time_out(&mut self, connecting: ConnectingId, after: Duration) {
         let Some(underway) = self.underway.get(&connecting) else { return };
         let (path, peer) = (underway.path, underway.peer);
+        self.doubt(path, peer);
         self.abandon(connecting);
         if let Some(peer) = peer {
             self.told_failure(path, Error::HandshakeTimeout { peer, after });
@@ -278,9 +280,9 @@ impl Paths {
     }
 
     fn connecting_failed(&mut self, connecting: ConnectingId, error: Error) {
-        let Some(path) = self.underway.get(&connecting).map(|underway| underway.path) else {
-            return;
-        };
+        let of = |underway: &Underway| (underway.path, underway.peer);
+        let Some((path, peer)) = self.underway.get(&connecting).map(of) else { return };
+        self.doubt(path, peer);
         self.abandon(connecting);
         let failure = match &error {
             error if error.is_permanent() => Failure::Permanent,
@@ -290,6 +292,25 @@ impl Paths {
         self.check_forgotten(&error);
         self.told_failure(path, error);
         self.manager.handle_failed(connecting, failure, clock::now());
+    }
+
+    /// A server has answered a hello where the attempt is.
+    fn found(&self, connecting: ConnectingId) {
+        if let Some(underway) = self.underway.get(&connecting)
+            && let Some((index, peer)) = self.settings.index(underway.path).zip(underway.peer)
+        {
+            self.settings.knowledge[index].names().found(peer);
+        }
+    }
+
+    /// Something took a TCP connection at `peer`, and was no server to open a connection with. A join
+    /// says nothing of that kind: the connection is where it is.
+    fn doubt(&self, path: PathId, peer: Option<SocketAddr>) {
+        if self.accepted.is_none()
+            && let Some((index, peer)) = self.settings.index(path).zip(peer)
+        {
+            self.settings.knowledge[index].names().doubt(peer);
+        }
     }
 
     /// A server that does not know the connection any more will not know it later: without a
