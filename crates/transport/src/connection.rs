@@ -100,7 +100,7 @@ impl Connection {
 }
 
 impl ReadHalf {
-    /// Takes out what can be read in order, about `most` bytes of it, and appends it to `out`:
+    /// Takes out what can be read in order, about `most` bytes of it and at least one, and appends it to `out`:
     /// large parts in the memory they were received in, without copying. Waits until there is
     /// something; returns how many bytes, 0 at the end of the stream.
     ///
@@ -193,7 +193,11 @@ impl AsyncBufRead for ReadHalf {
                 n
             });
             match read {
-                None => return Poll::Pending,
+                None => {
+                    // One that waits for long needs none.
+                    this.buffer = Vec::new();
+                    return Poll::Pending;
+                }
                 Some(Ok(n)) => this.coop.count(n),
                 Some(Err(error)) => return Poll::Ready(Err(to_io(error))),
             }

@@ -155,6 +155,11 @@ impl LinkWatch {
         self.0.borrow().carry(bind, local)
     }
 
+    /// Whether nobody watches any more.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.0.has_changed().is_err()
+    }
+
     /// Waits until something has changed since the last call; for ever when nobody watches.
     pub(crate) async fn changed(&mut self) {
         if self.0.changed().await.is_err() {

@@ -1,7 +1,7 @@
 //! What all connections of a client have in common.
 
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustls::pki_types::ServerName;
@@ -91,7 +91,12 @@ pub(crate) struct Settings {
 impl Settings {
     /// The machine's links from here on; `None` where they cannot be watched.
     pub(crate) fn links(&self) -> Option<LinkWatch> {
-        self.common.links.get_or_init(LinkWatch::start).as_ref().map(LinkWatch::subscribe)
+        let mut links = self.common.links.lock().expect("nobody panics with it");
+        // It ends with the runtime that it was begun in.
+        if links.as_ref().is_none_or(|links| links.as_ref().is_some_and(LinkWatch::has_ended)) {
+            *links = Some(LinkWatch::start());
+        }
+        links.as_ref()?.as_ref().map(LinkWatch::subscribe)
     }
 
     /// Whether a server of these settings is one of the others'.
@@ -138,8 +143,8 @@ pub(crate) struct Common {
     pub(crate) revisions: AtomicU64,
     /// Numbers the connections, each of which has random streams of its own.
     pub(crate) connections: AtomicU64,
-    /// The machine's links, watched since the first connection.
-    links: OnceLock<Option<LinkWatch>>,
+    /// The machine's links, watched since the first connection, where they can be.
+    links: Mutex<Option<Option<LinkWatch>>>,
     /// Changes when the server has answered on some path.
     pub(crate) answers: watch::Sender<()>,
 }

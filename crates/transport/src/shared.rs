@@ -43,6 +43,9 @@ const EVENT_CAPACITY: usize = 1024;
 /// held, and two steps, are not needed.
 const SEND_STEP: u64 = 512 << 10;
 
+/// One that is told of a connection's events as they happen.
+pub(crate) type Witness = Box<dyn Fn(&PathEvent) + Send + Sync>;
+
 /// One connection, shared by the application's handle, its subflows' tasks and its timer.
 pub(crate) struct Shared {
     inner: Mutex<Inner>,
@@ -53,6 +56,8 @@ pub(crate) struct Shared {
     phase: watch::Sender<Phase>,
     /// Made when somebody first asks for them: it has memory for all that it may hold.
     events: OnceLock<broadcast::Sender<PathEvent>>,
+    /// Told of each of them, too, and costs next to nothing.
+    witness: OnceLock<Witness>,
     /// How the subflows that are there came up, by their numbers.
     ups: Mutex<BTreeMap<u64, PathEvent>>,
     /// Which connection of the process this is.
@@ -198,6 +203,7 @@ impl Shared {
             path_news: Arc::default(),
             phase: watch::Sender::new(Phase::Opening),
             events: OnceLock::new(),
+            witness: OnceLock::new(),
             ups: Mutex::default(),
             number: COUNTERS.number(),
             scheduler: config.scheduler.name,
@@ -235,6 +241,27 @@ impl Shared {
         }
         drop(on_gone);
         done();
+    }
+
+    /// Nobody serves its deadlines any more: it is over, or the runtime that it was made in is, or its own
+    /// code has panicked. Whoever waits for it in another runtime hears of that.
+    fn left_alone(&self) {
+        let is_gone = self.see(|inner| inner.life.phase() == Phase::Gone);
+        if !is_gone && !self.has_panicked() {
+            let reason = "the runtime that the connection was made in has ended";
+            let error = Error::Socket(std::io::Error::other(reason));
+            self.with(|inner, now| inner.fail(error, RESET_ABANDONED, reason, now));
+        }
+        if !is_gone {
+            let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+            let wakers = [inner.reader.take(), inner.writer.take()];
+            // Whoever waits for the ends of messages hears that there are no more.
+            let outcomes = inner.outcomes.take();
+            drop(inner);
+            drop(outcomes);
+            wakers.into_iter().flatten().for_each(Waker::wake);
+        }
+        self.has_gone();
     }
 
     /// Nothing is left of the connection.
@@ -371,6 +398,10 @@ impl Shared {
     /// The application lets go of the connection. What it has finished is delivered in the
     /// background; what it has not finished is reset.
     pub(crate) fn abandon(&self) {
+        if self.has_panicked() {
+            // Whoever serves its deadlines finds that out, and tells those who wait.
+            return self.timer.notify_one();
+        }
         self.with(|inner, now| {
             inner.life.leave(&mut inner.session, now);
         });
@@ -410,9 +441,13 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::AsyncReadExt as _;
+
     use super::*;
     use crate::checks::IDLE_TIMEOUT;
+    use crate::connection::Connection;
     use crate::memory::MemoryBudget;
+    use crate::status;
 
     fn opened() -> Arc<Shared> {
         let lease = MemoryBudget::new(ByteCount::mib(64)).unwrap().connection(1 << 20).unwrap();
@@ -442,5 +477,38 @@ mod tests {
         assert!(shared.unanswered(clock::now()).is_some());
         shared.abort(0, "revoked");
         shared.give_way();
+    }
+
+    fn held(shared: Arc<Shared>) -> Connection {
+        Connection::new(shared, "192.0.2.1:7".parse().unwrap(), None)
+    }
+
+    /// Dropped in a panic, where another one would end the process.
+    #[tokio::test]
+    async fn one_that_has_panicked_can_be_dropped_and_is_gone_then() {
+        let shared = opened();
+        let connection = held(Arc::clone(&shared));
+        let control = connection.control();
+        let task = tokio::spawn(async move { shared.with(|_, _| panic!("as it was told to")) });
+        assert!(task.await.unwrap_err().is_panic());
+        drop(connection);
+        control.shared.gone().await;
+        assert!(status::connection(control.number()).is_none());
+    }
+
+    /// Nothing serves it any more, and whoever reads in another runtime would never hear of that.
+    #[test]
+    fn one_whose_runtime_has_ended_has_failed() {
+        let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let (made_in, used_in) = (runtime().unwrap(), runtime().unwrap());
+        let mut connection = held(made_in.block_on(async { opened() }));
+        let number = connection.number();
+        let reading = used_in.spawn(async move { connection.read_u8().await });
+        // It waits before there is nothing to wait for.
+        used_in.block_on(tokio::task::yield_now());
+        drop(made_in);
+        let error = used_in.block_on(reading).unwrap().unwrap_err();
+        assert!(error.to_string().contains("runtime"), "{error}");
+        assert!(status::connection(number).is_none());
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use tokio::sync::{Notify, broadcast};
+use tokio::sync::Notify;
 use weftline_core::session::RESET_FORWARD;
 
 use super::Opening;
@@ -95,10 +95,10 @@ impl Pool {
     }
 
     fn follow(&self, connection: Connection) -> Connection {
-        let events = connection.events();
+        let paths = Arc::clone(&self.paths);
+        connection.shared.tell(Box::new(move |event| paths.note(event)));
         // Its first path, and maybe others, came up before anybody could listen.
         connection.paths_up().iter().for_each(|up| self.paths.note(up));
-        tokio::spawn(Arc::clone(&self.paths).follow(events));
         connection
     }
 
@@ -143,16 +143,6 @@ impl Pool {
 struct PathLog(Mutex<BTreeMap<Arc<str>, bool>>);
 
 impl PathLog {
-    async fn follow(self: Arc<Self>, mut events: broadcast::Receiver<PathEvent>) {
-        loop {
-            match events.recv().await {
-                Ok(event) => self.note(&event),
-                Err(broadcast::error::RecvError::Lagged(_)) => {}
-                Err(broadcast::error::RecvError::Closed) => return,
-            }
-        }
-    }
-
     fn note(&self, event: &PathEvent) {
         let up = match &event.kind {
             PathEventKind::Up { .. } | PathEventKind::Recovered { .. } => true,

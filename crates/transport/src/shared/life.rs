@@ -17,15 +17,28 @@ use crate::refusal::printable;
 /// A peer gets more credit when it has used this part of what it has.
 const UNUSED_SHARE: u64 = 8;
 
-/// Serves the connection's deadlines until it is over.
-pub(super) async fn run_timer(shared: Arc<Shared>) {
-    while let Some(deadline) = shared.arm() {
-        tokio::select! {
-            () = tokio::time::sleep_until(clock::to_tokio(deadline)) => shared.handle_timeout(),
-            () = shared.timer.notified() => {}
+/// Whoever serves a connection's deadlines, however that ends.
+struct Served(Arc<Shared>);
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.0.left_alone();
+    }
+}
+
+/// Serves the connection's deadlines until it is over. One that is dropped before it is first asked has been
+/// left alone, too.
+pub(super) fn run_timer(shared: Arc<Shared>) -> impl Future<Output = ()> {
+    let served = Served(shared);
+    async move {
+        let shared = &served.0;
+        while let Some(deadline) = shared.arm() {
+            tokio::select! {
+                () = tokio::time::sleep_until(clock::to_tokio(deadline)) => shared.handle_timeout(),
+                () = shared.timer.notified() => {}
+            }
         }
     }
-    shared.has_gone();
 }
 
 impl Inner {

@@ -113,6 +113,9 @@ impl Shared {
 
     /// The application has taken an end of a message, or lets go of them.
     pub(crate) fn took_outcome(&self) {
+        if self.has_panicked() {
+            return;
+        }
         self.with(|inner, _| inner.took_outcome = true);
     }
 }

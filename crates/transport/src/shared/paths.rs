@@ -9,7 +9,7 @@ use weftline_core::path_manager::Carried;
 use weftline_core::wire::PolicyNote;
 use weftline_core::{Instant, PathId};
 
-use super::{EVENT_CAPACITY, Shared};
+use super::{EVENT_CAPACITY, Shared, Witness};
 use crate::events::{PathEvent, PathEventKind};
 
 impl Shared {
@@ -25,6 +25,9 @@ impl Shared {
             }
             _ => {}
         }
+        if let Some(witness) = self.witness.get() {
+            witness(&event);
+        }
         if let Some(events) = self.events.get() {
             // Nobody need be listening any more.
             let _ = events.send(event);
@@ -38,6 +41,11 @@ impl Shared {
     /// How each subflow that is there came up.
     pub(crate) fn paths_up(&self) -> Vec<PathEvent> {
         self.ups().values().cloned().collect()
+    }
+
+    /// Has the events from here on told to `witness`: the first that is given.
+    pub(crate) fn tell(&self, witness: Witness) {
+        let _ = self.witness.set(witness);
     }
 
     /// The events from here on.
