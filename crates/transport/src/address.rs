@@ -68,6 +68,11 @@ impl ServerAddr {
         ServerName::try_from(self.host.clone()).expect("checked when the address was made")
     }
 
+    /// The address, where it is none that a name has to be looked up for.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        Some(SocketAddr::new(self.host.parse().ok()?, self.port))
+    }
+
     /// The addresses to connect to from `bind`, in the order to try them in: as the resolver
     /// sorted them, families taking turns (RFC 8305 §4).
     ///

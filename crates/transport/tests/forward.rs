@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use common::{Security, pair, patiently, server_and_client};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::{TcpListener, TcpStream};
 use weftline::{Client, Egress, Error, Forwarder, InternetOffer, LocalService, Server, Target};
 use weftline_core::session::RESET_SHUTDOWN;
@@ -245,6 +245,39 @@ async fn a_program_that_reads_slowly_gets_no_hole_in_what_it_reads() {
         }
         assert!(heard.len() > 64 << 10, "{}", heard.len());
         assert!(stream.starts_with(&heard), "a hole within {} bytes", heard.len());
+    })
+    .await;
+}
+
+/// A program says all it has to and closes that direction; then it is killed. Its target hears of it, though
+/// neither end has anything to say.
+#[tokio::test]
+async fn a_program_that_is_reset_after_its_last_word_resets_its_target() {
+    patiently(async {
+        let target = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (server, client) = server_and_client(Security::Tls);
+        let to = Target::Fixed(target.local_addr().unwrap().into());
+        tokio::spawn(weftline::serve(server, to, pending(), pending()));
+        let any = "127.0.0.1:0".parse().unwrap();
+        let client = client.build().unwrap();
+        let forwarder = Forwarder::bind(client, any, LocalService::Forward, 1).await.unwrap();
+        let proxy = forwarder.local_addr();
+        tokio::spawn(forwarder.run(pending(), pending()));
+        let mut program = TcpStream::connect(proxy).await.unwrap();
+        program.write_all(b"tell me when there is news").await.unwrap();
+        program.shutdown().await.unwrap();
+        let (mut there, _) = target.accept().await.unwrap();
+        let mut heard = Vec::new();
+        there.read_to_end(&mut heard).await.unwrap();
+        assert_eq!(heard, b"tell me when there is news");
+        program.set_zero_linger().unwrap();
+        drop(program);
+        // It says nothing itself, which would find it out.
+        there.ready(Interest::ERROR).await.unwrap();
+        let error = there.take_error().unwrap().unwrap();
+        // A reset behind the last word is a broken pipe on Linux.
+        let kinds = [std::io::ErrorKind::ConnectionReset, std::io::ErrorKind::BrokenPipe];
+        assert!(kinds.contains(&error.kind()), "{error}");
     })
     .await;
 }

@@ -2,16 +2,22 @@
 //! wait for it (RFC 8305).
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::TcpStream;
+use tokio::task::spawn_blocking;
 
+use super::waiting::{Turn, Waiting};
 use crate::address::ServerAddr;
 use crate::race::{STAGGER, race, was_tried};
 
 /// How long the target may take to accept a connection, all its addresses together.
 const TARGET_TIMEOUT: Duration = Duration::from_secs(10);
+/// The most lookups of names at a time, of all clients and of one.
+const MOST_LOOKUPS: usize = 128;
+const MOST_LOOKUPS_OF_ONE: usize = 32;
 /// The most addresses tried.
 const MAX_ADDRESSES: usize = 16;
 
@@ -19,13 +25,34 @@ const MAX_ADDRESSES: usize = 16;
 ///
 /// # Errors
 /// When the name is unknown, or no address answers: what the first of them had to say.
-pub(super) async fn connect(target: &ServerAddr) -> io::Result<TcpStream> {
+pub(super) async fn connect(
+    target: &ServerAddr,
+    client: &str,
+    lookups: &Arc<Waiting>,
+) -> io::Result<TcpStream> {
     let connecting = async {
-        let found = lookup_host(target.to_string()).await?;
-        first_of(by_turns(found)).await
+        let found = match target.address() {
+            Some(address) => vec![address],
+            None => look_up(target.to_string(), lookups.wait(client).await).await?,
+        };
+        first_of(by_turns(found.into_iter())).await
     };
     let connected = tokio::time::timeout(TARGET_TIMEOUT, connecting).await;
     connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
+/// The lookups of names under way: each has a thread to itself, of which there are some hundred, and has it
+/// until the resolver has answered, whether anybody still waits for that or not.
+pub(super) fn lookups() -> Arc<Waiting> {
+    Waiting::new(MOST_LOOKUPS, MOST_LOOKUPS_OF_ONE)
+}
+
+async fn look_up(target: String, turn: Turn) -> io::Result<Vec<SocketAddr>> {
+    let looked_up = spawn_blocking(move || {
+        let _turn = turn;
+        target.to_socket_addrs().map(Vec::from_iter)
+    });
+    looked_up.await.map_err(io::Error::other).flatten()
 }
 
 /// A connection to one address.

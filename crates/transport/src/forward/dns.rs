@@ -2,16 +2,16 @@
 //! machine's resolvers answer them, as they do those that come by UDP over lanes. An answer that was cut there
 //! is asked for here.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use super::waiting::Waiting;
 use crate::race::{race, was_tried};
 
 /// The port of DNS.
@@ -33,43 +33,9 @@ const HEADER: usize = 12;
 /// machine of its zones is for nobody else.
 const TRANSFERS: [u16; 2] = [251, 252];
 
-/// The questions that wait for an answer, by client: each holds a connection to a resolver, which may take few.
-#[derive(Debug, Default)]
-pub(super) struct Waiting(Mutex<BTreeMap<String, usize>>);
-
-/// One of them, until it is dropped.
-struct Turn<'a> {
-    waiting: &'a Waiting,
-    client: &'a str,
-}
-
-impl Waiting {
-    /// A place for a question of a client, if there is one.
-    fn take<'a>(&'a self, client: &'a str) -> Option<Turn<'a>> {
-        let mut counts = self.counts();
-        let (all, own) = (counts.values().sum::<usize>(), counts.get(client).copied());
-        if all >= MOST || own.is_some_and(|own| own >= MOST_OF_ONE) {
-            return None;
-        }
-        *counts.entry(client.to_owned()).or_default() += 1;
-        Some(Turn { waiting: self, client })
-    }
-
-    fn counts(&self) -> MutexGuard<'_, BTreeMap<String, usize>> {
-        self.0.lock().expect("nothing here panics")
-    }
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        let mut counts = self.waiting.counts();
-        if let Some(own) = counts.get_mut(self.client) {
-            *own -= 1;
-            if *own == 0 {
-                counts.remove(self.client);
-            }
-        }
-    }
+/// The questions that wait for an answer: each holds a connection to a resolver, which may take few.
+pub(super) fn questions() -> Arc<Waiting> {
+    Waiting::new(MOST, MOST_OF_ONE)
 }
 
 /// Answers one question of a client after another until it has no more.
@@ -80,7 +46,7 @@ pub(super) async fn answer(
     from: &mut (impl AsyncRead + AsyncWrite + Unpin),
     client: &str,
     resolvers: &[SocketAddr],
-    waiting: &Waiting,
+    waiting: &Arc<Waiting>,
 ) -> io::Result<()> {
     loop {
         let question = match timeout(IDLE, read_message(from, LONGEST)).await {
@@ -205,22 +171,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_client_leaves_room_for_others() {
-        let names: Vec<_> = (1..MOST / MOST_OF_ONE).map(|n| format!("b{n}")).collect();
-        let waiting = Waiting::default();
-        let mut turns: Vec<_> = (0..MOST_OF_ONE).map(|_| waiting.take("a").unwrap()).collect();
-        assert!(waiting.take("a").is_none());
-        turns.extend(
-            names.iter().flat_map(|name| (0..MOST_OF_ONE).map(|_| waiting.take(name).unwrap())),
-        );
-        assert!(waiting.take("c").is_none(), "it is full");
-        turns.truncate(1);
-        assert!(waiting.take("a").is_some() && waiting.take("c").is_some());
-        drop(turns);
-        assert!(waiting.counts().is_empty());
-    }
-
     /// A resolver that answers each question with itself and these bytes.
     async fn resolver(more: &'static [u8]) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -275,9 +225,10 @@ mod tests {
         };
         let resolvers = [gone, resolver(&[7; 5000]).await];
         let (mut client, mut server) = tokio::io::duplex(64);
-        let serving = tokio::spawn(async move {
-            answer(&mut server, "client", &resolvers, &Waiting::default()).await
-        });
+        let serving =
+            tokio::spawn(
+                async move { answer(&mut server, "client", &resolvers, &questions()).await },
+            );
         for _ in 0..2 {
             write_message(&mut client, QUESTION).await.unwrap();
             let answer = read_message(&mut client, 65_535).await.unwrap();
@@ -295,13 +246,11 @@ mod tests {
         let resolvers = [resolver(&[]).await];
         let (mut client, mut server) = tokio::io::duplex(64);
         write_message(&mut client, &of_type(252)).await.unwrap();
-        let refused =
-            answer(&mut server, "client", &resolvers, &Waiting::default()).await.unwrap_err();
+        let refused = answer(&mut server, "client", &resolvers, &questions()).await.unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::InvalidData);
         let (_client, mut server) = tokio::io::duplex(64);
         tokio::time::pause();
-        let silent =
-            answer(&mut server, "client", &resolvers, &Waiting::default()).await.unwrap_err();
+        let silent = answer(&mut server, "client", &resolvers, &questions()).await.unwrap_err();
         assert_eq!(silent.kind(), io::ErrorKind::TimedOut);
         let nobody = ask(&[], QUESTION).await.unwrap_err();
         assert!(nobody.to_string().contains("no resolver"));

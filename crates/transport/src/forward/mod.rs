@@ -17,6 +17,7 @@ mod relay;
 mod serve;
 mod socks;
 mod trial;
+mod waiting;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -3,11 +3,12 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::{BufMut as _, Bytes};
 use socket2::{SockRef, TcpKeepalive};
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncWriteExt as _, Interest};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use weftline_core::session::RESET_FORWARD;
@@ -70,10 +71,11 @@ pub(super) async fn relay_or<F: Future<Output = ()>>(
     // What has been taken from the peer and not yet given on.
     let mut received = VecDeque::new();
     let both = async {
-        let both = tokio::try_join!(
-            send(&mut from_local, &mut to_peer),
-            receive(&mut from_peer, &mut received, &mut to_local),
-        );
+        let both = {
+            let sending = std::pin::pin!(send(&mut from_local, &mut to_peer));
+            let receiving = std::pin::pin!(receive(&mut from_peer, &mut received, &mut to_local));
+            both_ways(sending, receiving, &control).await
+        };
         if both.is_err() {
             let last = async {
                 match control.error() {
@@ -148,11 +150,39 @@ async fn give_rest(from: &OwnedReadHalf, to: &mut WriteHalf, control: &Control) 
     }
 }
 
+/// Goes on in both directions until both are finished, or one fails.
+async fn both_ways<F: Future<Output = io::Result<u64>>>(
+    mut sending: Pin<&mut F>,
+    mut receiving: Pin<&mut impl Future<Output = io::Result<u64>>>,
+    control: &Control,
+) -> io::Result<(u64, u64)> {
+    let (mut sent, mut received) = (None, None);
+    loop {
+        tokio::select! {
+            biased;
+            done = &mut sending, if sent.is_none() => sent = Some(done?),
+            done = &mut receiving, if received.is_none() => received = Some(done?),
+            // What came before that is given on first, however slowly it is taken. A local side that says
+            // nothing would never find out.
+            () = control.shared.ended(), if received.is_some() => {
+                return Err(control.error().map_or(io::ErrorKind::BrokenPipe.into(), io::Error::other));
+            }
+        }
+        if let (Some(sent), Some(received)) = (sent, received) {
+            return Ok((sent, received));
+        }
+    }
+}
+
 async fn send(from: &mut OwnedReadHalf, to: &mut WriteHalf) -> io::Result<u64> {
     let mut total = 0;
     loop {
         from.readable().await?;
-        let (mut memory, room) = to.reserve().await?;
+        let (mut memory, room) = tokio::select! {
+            biased;
+            reserved = to.reserve() => reserved?,
+            lost = lost(from.as_ref()) => return Err(lost),
+        };
         let read = from.try_read_buf(&mut (&mut memory).limit(room));
         total += to.commit(memory)? as u64;
         match read {
@@ -165,6 +195,29 @@ async fn send(from: &mut OwnedReadHalf, to: &mut WriteHalf) -> io::Result<u64> {
     Ok(total)
 }
 
+/// Reads what the peer says, as long as the local side is there: one that has said all it had to is heard no
+/// more, and may be reset, or found to be gone, while the peer says nothing.
+async fn read_while_there(
+    from: &mut ReadHalf,
+    received: &mut VecDeque<Bytes>,
+    local: &OwnedWriteHalf,
+) -> io::Result<usize> {
+    tokio::select! {
+        biased;
+        read = from.read_bytes(READ_AT_ONCE, received) => read,
+        lost = lost(local.as_ref()) => Err(lost),
+    }
+}
+
+/// Waits until the local side has been reset, or is found to be gone.
+async fn lost(local: &TcpStream) -> io::Error {
+    let reset = || io::ErrorKind::ConnectionReset.into();
+    match local.ready(Interest::ERROR).await {
+        Ok(_) => local.take_error().unwrap_or_else(Some).unwrap_or_else(reset),
+        Err(error) => error,
+    }
+}
+
 /// Gives on what comes, behind what of it is still here: whoever is stopped in the middle goes on there.
 async fn receive(
     from: &mut ReadHalf,
@@ -172,7 +225,7 @@ async fn receive(
     to: &mut OwnedWriteHalf,
 ) -> io::Result<u64> {
     let mut total = 0;
-    while !received.is_empty() || from.read_bytes(READ_AT_ONCE, received).await? > 0 {
+    while !received.is_empty() || read_while_there(from, received, to).await? > 0 {
         while !received.is_empty() {
             to.writable().await?;
             let mut slices = [io::IoSlice::new(&[]); SLICES];

@@ -19,6 +19,7 @@ use super::egress::Egress;
 use super::lanes::{LaneHost, serve_lanes};
 use super::pace::{Pace, Pass};
 use super::socks::Reply;
+use super::waiting::Waiting;
 use super::{Open, Opening, SHUTTING_DOWN, Stage, reached, relay_until};
 use crate::address::ServerAddr;
 use crate::clock;
@@ -58,8 +59,8 @@ pub async fn serve_with_lanes(
     stop: impl Future<Output = ()>,
     stop_now: impl Future<Output = ()>,
 ) {
-    let service =
-        Arc::new(Service { target, host, pace: Pace::default(), dns: dns::Waiting::default() });
+    let (dns, lookups) = (dns::questions(), dial::lookups());
+    let service = Arc::new(Service { target, host, pace: Pace::default(), dns, lookups });
     let mut open = Open::new();
     tokio::pin!(stop);
     loop {
@@ -81,7 +82,9 @@ struct Service {
     host: Option<Arc<dyn LaneHost>>,
     pace: Pace,
     /// Questions to DNS by TCP.
-    dns: dns::Waiting,
+    dns: Arc<Waiting>,
+    /// Lookups of targets' names.
+    lookups: Arc<Waiting>,
 }
 
 async fn serve_one(
@@ -89,7 +92,7 @@ async fn serve_one(
     service: Arc<Service>,
     mut stage: watch::Receiver<Stage>,
 ) {
-    let Service { target, host, pace, .. } = &*service;
+    let Service { target, host, .. } = &*service;
     let peer = connection.peer_addr();
     let opening = tokio::select! {
         opening = Opening::read(&mut connection) => opening,
@@ -119,7 +122,7 @@ async fn serve_one(
     let dialled = match &opening {
         Ok(opening) => {
             let dialled = tokio::select! {
-                dialled = dial(&mut connection, target, pace, opening) => Some(dialled),
+                dialled = dial(&mut connection, &service, opening) => Some(dialled),
                 () = reached(&mut stage, Stage::Over) => None,
             };
             let Some(dialled) = dialled else {
@@ -149,7 +152,8 @@ async fn serve_one(
             relay_until(connection, local, peer, stage, |_| std::future::ready(())).await;
         }
         Err(Refused { code, reason, is_news }) => {
-            if is_news {
+            // A client that has gone meanwhile says nothing of the target.
+            if is_news && connection.error().is_none() {
                 tracing::warn!("{peer}: {reason}");
             }
             connection.abort(code, &reason);
@@ -257,18 +261,21 @@ impl Refused {
 /// Makes the TCP connection that the opening asks for, or says why not.
 async fn dial(
     connection: &mut Connection,
-    target: &Target,
-    pace: &Pace,
+    service: &Service,
     opening: &Opening,
 ) -> Result<TcpStream, Refused> {
+    let Service { target, pace, lookups, .. } = service;
+    let client = client_of(connection);
     match (target, opening) {
-        (Target::Fixed(target), Opening::Forward) => dial::connect(target).await.map_err(|error| {
-            let reason = format!("cannot reach the forward target {target}: {error}");
-            Refused::new(code_of(&error), reason)
-        }),
+        (Target::Fixed(target), Opening::Forward) => {
+            wanted(connection, dial::connect(target, &client, lookups)).await.map_err(|error| {
+                let reason = format!("cannot reach the forward target {target}: {error}");
+                Refused::new(code_of(&error), reason)
+            })
+        }
         (Target::Named, Opening::Named(name)) => {
             let dialled = match name.parse::<ServerAddr>() {
-                Ok(address) => dial::connect(&address).await,
+                Ok(address) => wanted(connection, dial::connect(&address, &client, lookups)).await,
                 Err(error) => Err(io::Error::new(io::ErrorKind::InvalidInput, error)),
             };
             let reply = dialled.as_ref().map_or_else(Reply::from, |_| Reply::SUCCEEDED);
@@ -286,7 +293,7 @@ async fn dial(
         }
         (Target::Internet(egress), Opening::Address(address)) => {
             take_pace(connection, pace)?;
-            dial_to(egress, *address).await
+            dial_to(connection, egress, *address).await
         }
         (target, _) => Err(Refused::service(target)),
     }
@@ -294,14 +301,32 @@ async fn dial(
 
 /// Connects to an address for a whole machine, which goes by what it hears: of a target's own doing, and
 /// of nothing else, it draws the conclusion that the target is not there.
-async fn dial_to(egress: &Egress, address: SocketAddr) -> Result<TcpStream, Refused> {
+async fn dial_to(
+    connection: &Connection,
+    egress: &Egress,
+    address: SocketAddr,
+) -> Result<TcpStream, Refused> {
     let checked = egress
         .check(address)
         .map_err(|error| format!("{address}: this server's own addresses: {error}"))?;
     let address = checked.map_err(|reason| Refused::new(RESET_TARGET, reason))?;
-    dial::connect_to(address)
+    wanted(connection, dial::connect_to(address))
         .await
         .map_err(|error| Refused::new(code_of(&error), format!("cannot reach {address}: {error}")))
+}
+
+/// What comes of dialling for a connection, which ends with it: nobody waits for the target any more then.
+async fn wanted(
+    connection: &Connection,
+    dialling: impl Future<Output = io::Result<TcpStream>>,
+) -> io::Result<TcpStream> {
+    let control = connection.control();
+    tokio::select! {
+        dialled = dialling => dialled,
+        () = control.shared.ended() => {
+            Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the client has gone"))
+        }
+    }
 }
 
 /// Whether it is the target's doing that it was not reached, or the server's own want.
