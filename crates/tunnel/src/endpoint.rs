@@ -14,7 +14,7 @@ use crate::class::Class;
 use crate::complaint::Complaints;
 use crate::frame::{self, DeviceTag, Frame, Settings};
 use crate::outbox::Outbox;
-use crate::peer::{self, IP_UDP, LinkStatus, Neighbour, Peer, Train};
+use crate::peer::{self, LinkStatus, Neighbour, Peer, Train};
 use crate::probe::Translator;
 use crate::random::random_nonzero;
 use crate::secure::{HandshakeTable, Link, Local, Refused, Role, Taken};
@@ -210,7 +210,8 @@ impl Endpoint {
                         }
                         peer.hear(datagram.len(), now);
                         if opened.current {
-                            peer.receiver.see(opened.counter, datagram.len() + IP_UDP, stamp, now);
+                            let bytes = datagram.len() + peer.headers();
+                            peer.receiver.see(opened.counter, bytes, stamp, now);
                         }
                         let (class, frame) = frame::class(&frame[..opened.length]);
                         let (of, frame) = frame::of_device(frame);
@@ -440,9 +441,10 @@ impl Endpoint {
             return;
         };
         let alone = peer.train().is_some_and(|train| !train.burst.together);
-        peer.pace(counter, length + IP_UDP, now);
+        let bytes = length + peer.headers();
+        peer.pace(counter, bytes, now);
         if let Some(pacer) = &mut self.shared {
-            pacer.send(length + IP_UDP, now);
+            pacer.send(bytes, now);
         }
         peer.note(sent, length, now, &mut self.complaints);
         if alone {

@@ -1,6 +1,6 @@
 //! What a socket keeps of each peer: its address, the datagrams that wait for it, and its pacing.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use weftline_coding::node::{Pacer, Presence};
@@ -18,8 +18,17 @@ use crate::reach::{Longest, Reach};
 const FLAPS: u32 = 3;
 const FLAP_TIME: Duration = Duration::from_secs(10);
 
-/// Bytes of IP and UDP headers that count for a rate.
+/// Bytes of IP and UDP headers that count for a rate, by IPv4: where a neighbour's family is not known.
 pub(crate) const IP_UDP: usize = 28;
+
+/// Bytes of IP and UDP headers of a datagram to or from `address`.
+fn headers(address: SocketAddr) -> usize {
+    // A socket for both families has IPv4 as mapped addresses.
+    match address.ip().to_canonical() {
+        IpAddr::V4(_) => 20 + 8,
+        IpAddr::V6(_) => 40 + 8,
+    }
+}
 
 /// Time at a link's rate that leaves in one go: it takes half of it to wake up again. Waking up costs
 /// a node more than what it sends then, and the queue of any link holds this much.
@@ -239,10 +248,15 @@ impl Peer {
         }
     }
 
+    /// Bytes of IP and UDP headers of a datagram to or from it.
+    pub(crate) fn headers(&self) -> usize {
+        self.address.map_or(IP_UDP, headers)
+    }
+
     /// A datagram of so many bytes came from it, in whatever session.
     pub(crate) fn hear(&mut self, bytes: usize, now: Instant) {
         self.counters.received += 1;
-        self.counters.received_bytes += (bytes + IP_UDP) as u64;
+        self.counters.received_bytes += (bytes + self.headers()) as u64;
         self.presence.hear(now);
         self.longest.take(bytes, now);
         if let Some(capacity) = self.capacity() {
@@ -481,7 +495,7 @@ impl Peer {
         complaints: &mut Complaints,
     ) {
         self.counters.sent += sent.taken;
-        self.counters.sent_bytes += sent.bytes + sent.taken * IP_UDP as u64;
+        self.counters.sent_bytes += sent.bytes + sent.taken * self.headers() as u64;
         self.counters.unsent.too_long += sent.too_long;
         self.counters.unsent.refused += sent.refused;
         self.blocked |= sent.blocked;
@@ -509,6 +523,14 @@ fn set_rate(slot: &mut Option<Pacer>, rate: Option<Bitrate>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_datagram_counts_with_the_headers_of_its_family() {
+        let of = |address: &str| headers(address.parse().unwrap());
+        assert_eq!(of("192.0.2.1:7"), 28);
+        assert_eq!(of("[2001:db8::1]:7"), 48);
+        assert_eq!(of("[::ffff:192.0.2.1]:7"), 28);
+    }
 
     fn peer() -> Peer {
         let key = crate::key::SecretKey::generate().unwrap().public();

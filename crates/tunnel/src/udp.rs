@@ -224,7 +224,10 @@ impl Inbox {
                 return !matches!(error.kind(), io::ErrorKind::WouldBlock);
             }
         };
-        for (meta, bytes) in self.meta[..count].iter().zip(self.bytes.chunks_exact(READ_BYTES)) {
+        let read = self.meta[..count].iter().zip(self.bytes.chunks_exact(READ_BYTES));
+        // Nobody can be answered at port 0, and the kernel's error would be taken for one of the socket:
+        // it would never again send datagrams together.
+        for (meta, bytes) in read.filter(|(meta, _)| meta.addr.port() != 0) {
             let ecn = meta.ecn.map_or(0, |ecn| ecn as u8);
             for datagram in bytes[..meta.len].chunks(meta.stride.max(1)) {
                 each(meta.addr, datagram, meta.timestamp, ecn);
