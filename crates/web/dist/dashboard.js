@@ -278,9 +278,11 @@ let answer=await ask(path,{headers,signal:silence.signal});if(!answer.body)retur
 getReader();for(;;){let{done,value}=await reader.read();if(done)return;silence.heard(),yield value}}async function json(path,silence){
 let text="";for await(let piece of pieces(path,silence))text+=piece;return JSON.parse(text)}async function status(connections2){
 let silence=new Silence(new AbortController,PATIENCE);try{return await json(`/api/1/status?connections=${connections2}`,
-silence)}finally{silence.end()}}async function begin2(){let token=new URLSearchParams(location.hash.slice(1)).get("k");if(!token)
-return;history.replaceState(null,"",location.pathname);let body=JSON.stringify({token}),signal=AbortSignal.timeout(PATIENCE);
-await(await ask("/api/1/session",{method:"POST",body,signal})).text()}function messages(text){let parts=text.split(`
+silence)}finally{silence.end()}}async function tried(attempt){for(let wait of WAITS)try{return await attempt()}catch(error){
+if(error instanceof Refused)throw error;await new Promise(done=>setTimeout(done,wait))}return attempt()}async function begin2(){
+let token=new URLSearchParams(location.hash.slice(1)).get("k");if(!token)return;history.replaceState(null,"",location.pathname);
+let body=JSON.stringify({token});await(await tried(()=>{let signal=AbortSignal.timeout(PATIENCE);return ask("/api/1/sess\
+ion",{method:"POST",body,signal})})).text()}function messages(text){let parts=text.split(`
 
 `),rest=parts.pop()??"";return[parts.map(part=>{let message={id:"",event:"",data:""};for(let line of part.split(`
 `)){let colon=line.indexOf(": "),name=line.slice(0,colon);(name==="id"||name==="event"||name==="data")&&(message[name]=line.

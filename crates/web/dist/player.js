@@ -60,11 +60,13 @@ function"?this._$AH.call(this.options?.host??this.element,t2):this._$AH.handleEv
 this.element=t2,this.type=6,this._$AN=void 0,this._$AM=i2,this.options=s2}get _$AU(){return this._$AM._$AU}_$AI(t2){M(this,
 t2)}};var B=t.litHtmlPolyfillSupport;B?.(S,k),(t.litHtmlVersions??=[]).push("3.3.3");var D=(t2,i2,s2)=>{let e2=s2?.renderBefore??
 i2,h2=e2._$litPart$;if(h2===void 0){let t3=s2?.renderBefore??null;e2._$litPart$=h2=new k(i2.insertBefore(c(),t3),t3,void 0,
-s2??{})}return h2._$AI(t2),h2};var Refused=class extends Error{constructor(status,reason){super(reason);this.status=status}status};var PATIENCE=1e4;async function ask(path,options={}){let answer=await fetch(path,{cache:"no-store",credentials:"same-ori\
+s2??{})}return h2._$AI(t2),h2};var Refused=class extends Error{constructor(status,reason){super(reason);this.status=status}status},WAITS=[500,1e3,2e3,5e3];var PATIENCE=1e4;async function ask(path,options={}){let answer=await fetch(path,{cache:"no-store",credentials:"same-ori\
 gin",...options});if(answer.ok)return answer;let said=await answer.text(),reason=said.trim();try{reason=JSON.parse(said).
-error}catch{}throw new Refused(answer.status,reason||`HTTP ${answer.status}`)}async function begin(){let token=new URLSearchParams(location.hash.slice(1)).get("k");if(!token)return;history.replaceState(
-null,"",location.pathname);let body=JSON.stringify({token}),signal=AbortSignal.timeout(PATIENCE);await(await ask("/api/1\
-/session",{method:"POST",body,signal})).text()}var now=()=>performance.timeOrigin+performance.now();function planes(width,height){let[luma,chroma]=[width*height,width*height/4],cb=luma+width,cr=cb+chroma+width/2;return{width,
+error}catch{}throw new Refused(answer.status,reason||`HTTP ${answer.status}`)}async function tried(attempt){for(let wait of WAITS)try{return await attempt()}catch(error){if(error instanceof Refused)
+throw error;await new Promise(done=>setTimeout(done,wait))}return attempt()}async function begin(){let token=new URLSearchParams(
+location.hash.slice(1)).get("k");if(!token)return;history.replaceState(null,"",location.pathname);let body=JSON.stringify(
+{token});await(await tried(()=>{let signal=AbortSignal.timeout(PATIENCE);return ask("/api/1/session",{method:"POST",body,
+signal})})).text()}var now=()=>performance.timeOrigin+performance.now();function planes(width,height){let[luma,chroma]=[width*height,width*height/4],cb=luma+width,cr=cb+chroma+width/2;return{width,
 height,cb,cr,bytes:cr+chroma+width/2}}var VERTICES=`#version 300 es
 void main() {
   vec2 at = vec2((gl_VertexID << 1) & 2, gl_VertexID & 2);
@@ -256,7 +258,10 @@ report:null,trouble:"",delay:0,marks:!1,direction:"",notice:"",tilt:null,headset
 typeof VideoDecoder>"u"||typeof EncodedVideoChunk>"u"?["This browser has no WebCodecs (VideoDecoder), by which the tiles\
  are decoded","Use a current Chromium, Chrome or Edge: the player was tried in Chromium only."]:null:[`${location.origin}\
  is no secure context, and browsers decode video only in one`,"Open the player on the machine on which it runs, at 127.0\
-.0.1; reach it by ssh -L; or put a proxy with TLS in front of it, weftline vr play --behind-proxy NAME."]}var Player=class{worker;screen;look;tilt;headset;held=null;headAt=0;awake=null;waiting=new Waiting;begins=null;stale=!0;figuresAt=0;samples=[];drawn=0;constructor(){
+.0.1; reach it by ssh -L; or put a proxy with TLS in front of it, weftline vr play --behind-proxy NAME."]}async function lacksCodec(){
+let tile={codec:"avc1.640028",codedWidth:320,codedHeight:320},{supported}=await VideoDecoder.isConfigSupported(tile).catch(
+()=>({supported:!1}));return supported?null:["This browser cannot decode H.264, which the tiles are encoded with","Use o\
+ne that can, such as Chrome or Edge; on Linux a Chromium that is built with proprietary codecs."]}var Player=class{worker;screen;look;tilt;headset;held=null;headAt=0;awake=null;waiting=new Waiting;begins=null;stale=!0;figuresAt=0;samples=[];drawn=0;constructor(){
 this.screen=new Screen(canvas),this.worker=new Worker(script("/a/player-worker.js"),{type:"module"}),this.worker.onmessage=
 ({data})=>this.take(data),this.worker.onerror=event=>this.say(event.message),this.look=new Look(canvas,({yaw,pitch,roll})=>{
 this.tell({is:"pose",yaw,pitch,roll}),this.stale=!0}),this.tilt=new Tilt(head=>{this.held||(page.notice=""),this.look.follow(
@@ -304,7 +309,8 @@ createScriptURL=url=>{if(url!==path)throw new TypeError(`${url} is no script of 
 "weftline",{createScriptURL}).createScriptURL(path):path}var player=null,actions={marks(){page.marks=!page.marks,player?.
 again()},steer:()=>player?.steer(),tilt:()=>player?.switchTilt(),headset:()=>{player?.switchHeadset()},whole(){document.
 fullscreenElement?document.exitFullscreen():document.documentElement.requestFullscreen()}};function refuse(reason,remedy){
-canvas.hidden=!0,document.title="Weftline player: not here",D(refused(reason,remedy),panel)}async function start(){let missing=lacks();
-if(missing)return refuse(...missing);try{await begin()}catch(error){return refuse(error.message,"Open the address that w\
-eftline vr play printed.")}try{player=new Player}catch(error){refuse(error.message,"The picture is drawn by WebGL 2: tur\
-n on hardware acceleration in the browser, or use another one.")}}start();
+canvas.hidden=!0,document.title="Weftline player: not here",D(refused(reason,remedy),panel)}async function start(){let missing=lacks()??
+await lacksCodec();if(missing)return refuse(...missing);try{await begin()}catch(error){return refuse(error.message,"Open\
+ the address that weftline vr play printed.")}try{player=new Player}catch(error){refuse(error.message,"The picture is dr\
+awn by WebGL 2: turn on hardware acceleration in the browser, or use another one.")}}start();window.addEventListener("ha\
+shchange",()=>{location.hash.startsWith("#k=")&&location.reload()});

@@ -97,6 +97,19 @@ export async function status<T>(connections: number): Promise<T> {
   }
 }
 
+/** What comes of `attempt`, which is made again where it was not refused: the address has its token no more. */
+async function tried<T>(attempt: () => Promise<T>): Promise<T> {
+  for (const wait of WAITS) {
+    try {
+      return await attempt();
+    } catch (error) {
+      if (error instanceof Refused) throw error;
+      await new Promise((done) => setTimeout(done, wait));
+    }
+  }
+  return attempt();
+}
+
 /** Gets a session for the token in the address, and takes it out of there. */
 export async function begin(): Promise<void> {
   const token = new URLSearchParams(location.hash.slice(1)).get("k");
@@ -104,8 +117,10 @@ export async function begin(): Promise<void> {
   // Whoever looks over a shoulder, or at the list of pages, does not see it.
   history.replaceState(null, "", location.pathname);
   const body = JSON.stringify({ token });
-  const signal = AbortSignal.timeout(PATIENCE);
-  const answer = await ask("/api/1/session", { method: "POST", body, signal });
+  const answer = await tried(() => {
+    const signal = AbortSignal.timeout(PATIENCE);
+    return ask("/api/1/session", { method: "POST", body, signal });
+  });
   // Browsers keep a connection until all of its answer is read, and have six.
   await answer.text();
 }

@@ -61,6 +61,17 @@ function lacks(): [reason: string, remedy: string] | null {
   return null;
 }
 
+/** The same of what tiles are encoded with: some browsers are built without H.264. */
+async function lacksCodec(): Promise<[reason: string, remedy: string] | null> {
+  const tile = { codec: "avc1.640028", codedWidth: 320, codedHeight: 320 };
+  const { supported } = await VideoDecoder.isConfigSupported(tile).catch(() => ({ supported: false }));
+  if (supported) return null;
+  return [
+    "This browser cannot decode H.264, which the tiles are encoded with",
+    "Use one that can, such as Chrome or Edge; on Linux a Chromium that is built with proprietary codecs.",
+  ];
+}
+
 class Player {
   private readonly worker: Worker;
   private readonly screen: Screen;
@@ -371,7 +382,7 @@ function refuse(reason: string, remedy: string): void {
 }
 
 async function start(): Promise<void> {
-  const missing = lacks();
+  const missing = lacks() ?? (await lacksCodec());
   if (missing) return refuse(...missing);
   try {
     await begin();
@@ -387,3 +398,7 @@ async function start(): Promise<void> {
 }
 
 void start();
+// An address with a token that is pasted while the page is open, as a restarted player prints one.
+window.addEventListener("hashchange", () => {
+  if (location.hash.startsWith("#k=")) location.reload();
+});
