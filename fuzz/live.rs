@@ -10,8 +10,8 @@ use weftline_video::evaluate::Concealment;
 use weftline_video::geometry::{FrameSize, Orientation};
 use weftline_video::live::wire::{Message, Tile, TileDigests};
 use weftline_video::live::{
-    Client, ClientSettings, Content, LiveError, Outgoing, PathReading, Server, ServerSettings,
-    Traffic,
+    Client, ClientSettings, Content, Counters, LiveError, Outgoing, PathReading, Server,
+    ServerSettings, Traffic,
 };
 use weftline_video::ows::{Entry, Recency};
 use weftline_video::rd::RdTable;
@@ -144,9 +144,12 @@ impl World {
                     is_up: step & 32 == 0,
                 };
                 let paths = [path(number), path(number / 3)];
-                let paths = (step < 128).then_some(&paths[..]);
+                let counters = match step < 128 {
+                    true => Counters::Paths(&paths),
+                    false => Counters::Taken { bytes: ByteCount::new(number), at: self.now },
+                };
                 let waiting = ByteCount::new(u64::from(step & 64) << (step % 40));
-                let traffic = Traffic { paths, waiting };
+                let traffic = Traffic { counters, waiting };
                 self.server.handle_traffic(traffic, self.now);
                 Ok(())
             }

@@ -4,8 +4,8 @@
 //! sent: it would never send more. So only the time counts during which a path had more to do than
 //! it could, up to the last of it, and where there was too little of that, half as much again is tried.
 //!
-//! Of a path's rate only that part can bring something new which is not taken by what is still in
-//! sockets and queues. A path that is down brings nothing, from the moment at which that is known
+//! Of a path's rate only that part can bring something new which is not taken by what waits in sockets
+//! and queues; what a round trip holds anyhow waits nowhere. A path that is down brings nothing, from the moment at which that is known
 //! until it is up again; the time in between says nothing about its rate, nor does what comes at
 //! once when it ends.
 
@@ -84,6 +84,8 @@ pub struct Forecast {
     /// Whether something waited for a path at the last reading.
     had_backlog: bool,
     second_began: Instant,
+    /// How much later than here times count.
+    counted_from: Duration,
 }
 
 /// One path, and what it has done in the second under way.
@@ -106,7 +108,8 @@ impl Forecast {
     pub fn new(start: Bitrate) -> Self {
         let (history, paths) = (History::new(), Vec::new());
         let second_began = Instant::ZERO;
-        Self { history, paths, start, last: None, had_backlog: false, second_began }
+        let (last, counted_from) = (None, Duration::ZERO);
+        Self { history, paths, start, last, had_backlog: false, second_began, counted_from }
     }
 
     /// The rate at which paths must have been measured so that `rate` of it is planned for.
@@ -120,7 +123,8 @@ impl Forecast {
         &self.history
     }
 
-    /// What the paths may bring within `left` that is not on its way yet.
+    /// What may be given to the paths within `left` and arrives so much after that at the latest as
+    /// [`Self::count_from`] says, beyond what waits in sockets and queues.
     ///
     /// # Errors
     /// [`ThroughputError::Recency`].
@@ -129,7 +133,20 @@ impl Forecast {
         left: Duration,
         recency: &Recency,
     ) -> Result<Throughput, ThroughputError> {
-        self.free(left, recency, |path| path.last.outstanding)
+        self.free(left, recency, |path| path.taken(self.counted_from))
+    }
+
+    /// Has times count from `way` later on: from when what was sent first has arrived.
+    pub fn count_from(&mut self, way: Duration) {
+        self.counted_from = way;
+    }
+
+    /// The one-way delay of the nearest path that is up, half of its least round trip; zero if none is
+    /// known.
+    pub fn way(&self) -> Duration {
+        let up = self.paths.iter().filter(|path| path.last.is_up);
+        let known = up.map(|path| path.last.min_rtt).filter(|rtt| !rtt.is_zero());
+        known.min().unwrap_or_default() / 2
     }
 
     /// What the paths carry within `left`, what is on its way already included; a path that is down nothing,
@@ -152,18 +169,19 @@ impl Forecast {
         recency: &Recency,
     ) -> Result<Throughput, ThroughputError> {
         let free = self.expected(time.left, recency)?;
-        if time.left <= time.next {
-            return Ok(free);
-        }
-        let most = self.free(time.next, recency, |_| 0)?.means();
+        let most = match time.left <= time.next {
+            true => None,
+            false => Some(self.free(time.next, recency, |_| 0)?.means()),
+        };
         let sample = |(weight, bytes): &(f64, Vec<ByteCount>)| {
             let all = bytes.iter().copied().sum::<ByteCount>().as_u64();
             let left = u128::from(all.saturating_sub(time.waiting.as_u64()));
-            let path = |(bytes, most): (&ByteCount, &ByteCount)| {
+            let path = |(path, bytes): (usize, &ByteCount)| {
                 let part = u128::from(bytes.as_u64()) * left / u128::from(all.max(1));
-                ByteCount::new(part as u64).min(*most)
+                let part = ByteCount::new(part as u64);
+                most.as_ref().map_or(part, |most| part.min(most[path]))
             };
-            (*weight, bytes.iter().zip(&most).map(path).collect())
+            (*weight, bytes.iter().enumerate().map(path).collect())
         };
         Throughput::from_samples(free.samples().iter().map(sample).collect())
     }
@@ -252,6 +270,14 @@ impl Forecast {
 }
 
 impl Path {
+    /// What of its rate brings nothing new by the time at which the path with the one-way delay `way`
+    /// can: what waits in sockets and queues, and what would come later than on that one.
+    fn taken(&self, way: Duration) -> u64 {
+        let Self { rate, last: PathReading { outstanding, min_rtt, .. }, .. } = *self;
+        let waits = outstanding.saturating_sub(rate.bytes_in(min_rtt).as_u64());
+        waits.saturating_add(rate.bytes_in((min_rtt / 2).saturating_sub(way)).as_u64())
+    }
+
     /// Counts what has arrived since the reading before, `since` ago.
     fn note(&mut self, reading: &PathReading, was_kept: bool, since: Duration) {
         let bytes = reading.delivered.saturating_sub(self.last.delivered);
@@ -319,6 +345,8 @@ mod tests {
             let up = PathReading { is_up: true, min_rtt: RTT, ..PathReading::default() };
             let (forecast, readings) = (Forecast::new(start), vec![up; count]);
             let mut paths = Self { forecast, now_ms: 0, readings, backlog: true };
+            // As a server does whose player has begun.
+            paths.forecast.count_from(RTT / 2);
             paths.read();
             paths
         }
@@ -429,11 +457,33 @@ mod tests {
         paths.run(1_000, &[8, 8]);
         paths.readings[0].outstanding = 600_000;
         paths.run(50, &[8, 8]);
-        // A megabyte each but for the margin, less that.
-        assert!((paths.mbps() - (15.2 - 4.8)).abs() < 0.1, "{}", paths.mbps());
+        // A megabyte each but for the margin, less that but for the 40,000 bytes of a round trip.
+        assert!((paths.mbps() - (15.2 - 4.8 + 0.32)).abs() < 0.01, "{}", paths.mbps());
         paths.readings[0].outstanding = 6_000_000;
         paths.run(50, &[8, 8]);
         assert!((paths.mbps() - 7.6).abs() < 0.1, "{}", paths.mbps());
+    }
+
+    /// A path of 600 ms beside one of 40 ms: what it is given in the last 280 ms comes too late.
+    #[test]
+    fn a_long_path_has_less_time_than_a_short_one_and_its_round_trip_does_not_wait() {
+        let mut paths = Paths::new(2, Bitrate::mbps(8));
+        paths.readings[1].min_rtt = Duration::from_millis(600);
+        // Full, and nothing waits: a round trip's worth each.
+        (paths.readings[0].outstanding, paths.readings[1].outstanding) = (40_000, 600_000);
+        paths.run(2_000, &[8, 8]);
+        assert_eq!(paths.forecast.way(), RTT / 2);
+        // As long as times count from here, what is under way at the end of each is late.
+        paths.forecast.count_from(Duration::ZERO);
+        let late = 8.0 * (0.02 + 0.3);
+        assert!((paths.mbps() - (15.2 - late)).abs() < 0.01, "{}", paths.mbps());
+        paths.forecast.count_from(RTT / 2);
+        let late = 8.0 * 0.28;
+        assert!((paths.mbps() - (15.2 - late)).abs() < 0.01, "{}", paths.mbps());
+        // Alone it is no nearer than before.
+        paths.readings[0].is_up = false;
+        paths.run(50, &[0, 8]);
+        assert!((paths.mbps() - (7.6 - late)).abs() < 0.01, "{}", paths.mbps());
     }
 
     /// With time beyond the next plan each plan has what is carried until that one, and what of it is not
@@ -450,6 +500,8 @@ mod tests {
         };
         assert!((expected(&paths, 1, 0) - 11.4).abs() < 0.01);
         assert!((expected(&paths, 3, 0) - 11.4).abs() < 0.01, "no more than a second's");
+        // What waits is before what is new, however much time that has.
+        assert!((expected(&paths, 1, 712_500) - 5.7).abs() < 0.01);
         // Two seconds' worth of the plans before: the third is free.
         assert!((expected(&paths, 3, 2_850_000) - 11.4).abs() < 0.01);
         assert!((expected(&paths, 3, 3_562_500) - 5.7).abs() < 0.01);
@@ -457,7 +509,7 @@ mod tests {
         // What is in sockets and queues is not free either.
         paths.readings[0].outstanding = 2_850_000;
         paths.run(50, &[8, 4]);
-        assert!((expected(&paths, 3, 0) - 3.8).abs() < 0.01, "{}", expected(&paths, 3, 0));
+        assert!((expected(&paths, 3, 0) - (3.8 + 0.32)).abs() < 0.01, "{}", expected(&paths, 3, 0));
     }
 
     #[test]

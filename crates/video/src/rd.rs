@@ -172,6 +172,16 @@ impl GopTable {
         &self.tiles
     }
 
+    /// The GoP with what viewports of mixed pixels show in place of the WS-MSE; `None` if that was not
+    /// measured of all rungs.
+    pub fn mixed(&self) -> Option<Self> {
+        let mut mixed = self.clone();
+        for rung in mixed.tiles.iter_mut().flat_map(|tile| &mut tile.rungs) {
+            rung.ws_mse = rung.mixed_mse?;
+        }
+        Some(mixed)
+    }
+
     /// Writes the rows of this GoP as number `gop`, one line per rung.
     fn write_rows(&self, gop: usize, mixed: bool, out: &mut dyn fmt::Write) -> fmt::Result {
         for (tile, table) in self.tiles.iter().enumerate() {
@@ -238,12 +248,8 @@ impl RdTable {
     /// The table with what viewports of mixed pixels show in place of the WS-MSE; `None` if that
     /// was not measured of all rungs.
     pub fn mixed(&self) -> Option<Self> {
-        let mut mixed = self.clone();
-        for rung in mixed.gops.iter_mut().flat_map(|gop| &mut gop.tiles).flat_map(|t| &mut t.rungs)
-        {
-            rung.ws_mse = rung.mixed_mse?;
-        }
-        Some(mixed)
+        let gops = self.gops.iter().map(GopTable::mixed).collect::<Option<_>>()?;
+        Some(Self { gops, ..*self })
     }
 
     /// Reads a table from its text form (see the module's documentation).

@@ -90,18 +90,19 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
     } else {
         output::print(&table(&checks))?;
     }
-    let gaps = checks.into_iter().flat_map(|check| check.gaps).collect();
-    let all = Check { scene: String::new(), gaps };
-    for (drawn, name) in DRAWN {
-        let off = all.of_mean_db(drawn)[1].max(all.mean_db(drawn)[1]);
-        if off > LIMIT_DB {
-            return Err(Failure::failed(format!(
-                "the fast path is {off:.2} dB off viewports of {name} pixels on average, more than \
-                 {LIMIT_DB}"
-            )));
+    // Each by itself: what is right in one package says nothing of another.
+    let mut off = Vec::new();
+    for (check, (drawn, name)) in checks.iter().flat_map(|check| DRAWN.map(|way| (check, way))) {
+        let mean = check.of_mean_db(drawn)[1].max(check.mean_db(drawn)[1]);
+        if mean > LIMIT_DB {
+            off.push(format!("{}: {mean:.2} dB off viewports of {name} pixels", check.scene));
         }
     }
-    Ok(())
+    if off.is_empty() {
+        return Ok(());
+    }
+    let off = off.join("; ");
+    Err(Failure::failed(format!("the fast path is more than {LIMIT_DB} dB off on average: {off}")))
 }
 
 fn table(checks: &[Check]) -> String {

@@ -13,7 +13,7 @@ use weftline_vr::evaluate::{Audience, Scene};
 use crate::failure::Failure;
 
 /// The name of the video where a file of traces does not say one.
-const UNNAMED: &str = "";
+pub(super) const UNNAMED: &str = "";
 
 /// Options about viewers.
 #[derive(Debug, Args)]
@@ -51,7 +51,8 @@ const MAX_TEXT: u64 = 256 << 20;
 /// What a file begins with that gzip made (RFC 1952).
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-/// The text of a file of traces, which gzip may have packed.
+/// The text of a file of traces, which gzip may have packed, without the mark of its byte order that
+/// some programs put before it.
 pub(super) fn text(file: &Path) -> io::Result<String> {
     let mut file = File::open(file)?;
     let mut head = [0; GZIP.len()];
@@ -66,7 +67,35 @@ pub(super) fn text(file: &Path) -> io::Result<String> {
         let why = format!("its text is longer than the {MAX_TEXT} bytes of a head trace");
         return Err(io::Error::other(why));
     }
+    if text.starts_with('\u{feff}') {
+        text.drain(..'\u{feff}'.len_utf8());
+    }
     Ok(text)
+}
+
+/// Those of `traces` that are of one video: the one that was asked for, else that of this name, else the
+/// only one there is.
+pub(super) fn of_video(
+    traces: &[Trace],
+    asked: Option<&str>,
+    name: &str,
+) -> Result<Vec<Trace>, Failure> {
+    let mut videos: Vec<&str> = traces.iter().map(Trace::video).collect();
+    videos.sort_unstable();
+    videos.dedup();
+    let wanted = asked.unwrap_or(name);
+    let video = match (videos.binary_search(&wanted), &videos[..], asked) {
+        (Ok(_), ..) => wanted,
+        (Err(_), [only], None) => only,
+        _ => {
+            let names: Vec<&str> = videos.iter().copied().take(20).collect();
+            return Err(Failure::wrong_use(format!(
+                "the head motion is of {}, none of them '{wanted}'; choose one (--heads-video)",
+                names.join(", ")
+            )));
+        }
+    };
+    Ok(traces.iter().filter(|trace| trace.video() == video).cloned().collect())
 }
 
 /// Where viewers come from.
@@ -127,23 +156,7 @@ fn recorded(
     traces: &[Trace],
     scene: &Scene,
 ) -> Result<(Vec<Trace>, Vec<Trace>), Failure> {
-    let mut videos: Vec<&str> = traces.iter().map(Trace::video).collect();
-    videos.sort_unstable();
-    videos.dedup();
-    let wanted = args.heads_video.as_deref().unwrap_or(&scene.name);
-    let video = match (videos.binary_search(&wanted), &videos[..], &args.heads_video) {
-        (Ok(_), ..) => wanted,
-        (Err(_), [only], None) => only,
-        _ => {
-            let names: Vec<&str> = videos.iter().copied().take(20).collect();
-            return Err(Failure::wrong_use(format!(
-                "the head motion is of {}, none of them '{wanted}'; choose one (--heads-video)",
-                names.join(", ")
-            )));
-        }
-    };
-    let of_video: Vec<Trace> =
-        traces.iter().filter(|trace| trace.video() == video).cloned().collect();
+    let of_video = of_video(traces, args.heads_video.as_deref(), &scene.name)?;
     let (fit, test) = split_viewers(&of_video, args.viewers, args.heads_seed)
         .map_err(|why| Failure::wrong_use(format!("{why} (--viewers)")))?;
     let of = |names: &[&str]| {
@@ -172,6 +185,7 @@ mod tests {
         for (name, bytes) in [
             ("plain", wanted.as_bytes()),
             ("heads.csv.gz", &packed[..]),
+            ("marked.csv", "\u{feff}t_s,yaw_deg,pitch_deg\n0,0,0\n".as_bytes()),
             ("short", b"t"),
             ("no", b""),
         ] {
@@ -180,6 +194,7 @@ mod tests {
         let read = |name: &str| text(&dir.path().join(name));
         assert_eq!(read("plain").unwrap(), wanted);
         assert_eq!(read("heads.csv.gz").unwrap(), wanted);
+        assert_eq!(read("marked.csv").unwrap(), wanted);
         assert_eq!((read("short").unwrap().as_str(), read("no").unwrap().as_str()), ("t", ""));
         std::fs::write(dir.path().join("cut"), &packed[..packed.len() - 9]).unwrap();
         assert!(read("cut").is_err());

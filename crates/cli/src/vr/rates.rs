@@ -295,6 +295,7 @@ struct OwnRun {
 
 /// The runs of a file of rates, in the order in which they first appear.
 fn own_runs(text: &str) -> Result<Vec<OwnRun>, String> {
+    let text = text.trim_start_matches('\u{feff}');
     let mut lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let header: Vec<&str> =
         lines.next().map_or("", |(_, line)| line).split(',').map(str::trim).collect();
@@ -495,7 +496,9 @@ mod tests {
 
     #[test]
     fn rates_of_ones_own_are_read_and_what_is_none_is_told_by_its_line() {
-        let [run] = &own_runs("wifi, lte\n30,12\n\n 0,7.5 \n").unwrap()[..] else { panic!() };
+        let [run] = &own_runs("\u{feff}wifi, lte\n30,12\n\n 0,7.5 \n").unwrap()[..] else {
+            panic!()
+        };
         assert_eq!((&run.condition, &run.scheme, run.seed), (&None, &None, 1));
         assert_eq!(run.mbps, [[30.0, 12.0], [0.0, 7.5]]);
         let text = "condition,transport,seed,wifi,lte\nwalk,fbdt,2,30,12\nwalk,linux,2,9,0\n\

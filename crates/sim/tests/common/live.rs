@@ -15,7 +15,7 @@ use weftline_core::scheduler::{Entry, SchedulerConfig};
 use weftline_core::{Bitrate, ByteCount};
 use weftline_link::{LinkConfig, LossModel, QueueLimit, RateTrace};
 use weftline_sim::{FlowPlan, LiveOutcome, LivePlan, PathPlan, Plan, Traffic};
-use weftline_video::evaluate::{Concealment, ConcealmentTable, Session, SessionOutcome, Weighting};
+use weftline_video::evaluate::{Concealment, ConcealmentTable, Session, SessionOutcome};
 use weftline_video::geometry::{FieldOfView, FrameSize, Grid, Orientation, Viewport};
 use weftline_video::head::{Pose, SyntheticViewers, TileProbabilities, Trace};
 use weftline_video::live::{ClientSettings, Content, ServerSettings};
@@ -285,7 +285,6 @@ impl Case {
             parts: None,
             init: self.init(),
             probabilities: &probabilities,
-            weighting: Weighting::Area,
             viewport: &viewport,
             trace: &trace,
             seconds: &seconds,

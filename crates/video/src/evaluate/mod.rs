@@ -26,7 +26,7 @@ mod tests;
 pub use crate::shown::{Concealment, PSNR_CEILING_DB, Shown};
 pub use conceal::ConcealmentTable;
 pub use parts::{Parts, TileParts};
-pub use session::{GopDetail, GopOutcome, Session, SessionOutcome, Weighting, rate_for};
+pub use session::{GopDetail, GopOutcome, Session, SessionOutcome, rate_for};
 pub use views::Views;
 
 /// Why a session cannot be evaluated.

@@ -1,7 +1,6 @@
 //! One scene, one viewer, one transport, one tile scheme.
 
 use std::collections::BTreeSet;
-use std::f64::consts::PI;
 use std::time::Duration;
 
 use weftline_core::{Bitrate, ByteCount};
@@ -19,17 +18,6 @@ use crate::shown::{
     Concealment, Concealments, Encoding, Fate, Held, Shown, capped_psnr_db, viewport_error,
 };
 
-/// What the probabilities given to a scheme weigh a tile by.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Weighting {
-    /// The pixels of the viewport that it takes: what the viewport's PSNR counts.
-    #[default]
-    Pixels,
-    /// Its visible area on the sphere. A viewport draws what is at its corners larger, and this
-    /// does not see it.
-    Area,
-}
-
 /// What one session is made of.
 #[derive(Clone, Copy, Debug)]
 pub struct Session<'a> {
@@ -44,8 +32,6 @@ pub struct Session<'a> {
     pub init: ByteCount,
     /// How other viewers looked at the scene.
     pub probabilities: &'a TileProbabilities,
-    /// What the probabilities count.
-    pub weighting: Weighting,
     /// The viewport of the viewer.
     pub viewport: &'a Viewport,
     /// How the viewer moves, who is none of those of the probabilities.
@@ -292,7 +278,7 @@ impl Session<'_> {
         let carried = paths.forecast().carried(horizon, &self.recency);
         let room = paths.room(deadline);
         let truth = Throughput::certain(&room).map_err(|error| wrong(error.to_string()))?;
-        let visibility = self.visibility(grid, gop);
+        let visibility = self.probabilities.weights(gop);
         let concealed: Vec<f64> =
             (0..grid.tiles()).map(|tile| self.conceal(held, gop, tile).1).collect();
         let chances = Chances {
@@ -313,10 +299,6 @@ impl Session<'_> {
         let there = there.map(|(piece, _)| (piece.tile, piece.rung.qp)).collect();
         let (shown, losses, late) = self.show(gop, &sending, &there, held);
         known.extend(there);
-        let scale = match self.weighting {
-            Weighting::Pixels => 1.0,
-            Weighting::Area => 4.0 * PI / self.viewport.fov().solid_angle(),
-        };
         let plan = &sending.plan;
         watch(&GopDetail { gop, visibility: &visibility, plan, shown: &shown, losses: &losses });
         let outcome = GopOutcome {
@@ -326,7 +308,7 @@ impl Session<'_> {
             late,
             dropped: plan.dropped.len(),
             concealed: shown.iter().filter(|shown| !matches!(shown, Shown::Rung(_))).count(),
-            expected_mse: plan.expected_loss * scale,
+            expected_mse: plan.expected_loss,
             mse: 0.0,
             mean_psnr_db: 0.0,
         };
@@ -367,16 +349,5 @@ impl Session<'_> {
             }
         }
         (shown, losses, late)
-    }
-
-    /// P(t) of the GoP, as the scheme is given it.
-    fn visibility(&self, grid: Grid, gop: usize) -> Vec<f64> {
-        match self.weighting {
-            Weighting::Area => self.probabilities.seen(gop).to_vec(),
-            Weighting::Pixels => {
-                let share = self.probabilities.share(gop).iter().enumerate();
-                share.map(|(tile, share)| share * 4.0 * PI / grid.solid_angle(tile)).collect()
-            }
-        }
     }
 }

@@ -94,6 +94,18 @@ impl Grid {
         TAU / f64::from(self.columns) * (sin_of_edge(row) - sin_of_edge(row + 1))
     }
 
+    /// What each tile weighs in a viewport of which it takes `shares`, for losses that are weighted by
+    /// area on the sphere: a share divided by the tile's part of the sphere. 1 for each tile of a
+    /// viewport that shows all of the sphere alike.
+    ///
+    /// # Panics
+    /// If there is not one share for each tile.
+    pub fn weights(self, shares: &[f64]) -> Vec<f64> {
+        assert_eq!(shares.len(), self.tiles(), "one share for each tile");
+        let weight = |(tile, share): (usize, &f64)| share * 4.0 * PI / self.solid_angle(tile);
+        shares.iter().enumerate().map(weight).collect()
+    }
+
     /// The tile in which `direction` lies; an edge belongs to the tile to its right or below it.
     pub fn tile_of(self, direction: Direction) -> usize {
         let (across, down) = direction.frame_position();

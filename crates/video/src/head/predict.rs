@@ -41,10 +41,10 @@ impl Default for PredictorSettings {
 ///
 /// | chosen by | AVTrack360: 0.25 s | 1 s | 2 s | Nasrabadi 2019: 0.25 s | 1 s | 2 s |
 /// |---|---|---|---|---|---|---|
-/// | last pose | 89.6 | 78.6 | 67.1 | 88.0 | 74.3 | 62.6 |
-/// | last pose and velocity | 91.6 | 81.6 | 69.6 | 90.8 | 78.8 | 64.1 |
-/// | P(t) | 66.2 | 66.2 | 66.2 | 67.9 | 67.9 | 67.9 |
-/// | blend | 91.8 | 82.1 | 72.4 | 91.3 | 80.2 | 71.8 |
+/// | last pose | 89.9 | 79.3 | 67.6 | 88.4 | 74.7 | 63.1 |
+/// | last pose and velocity | 91.8 | 82.0 | 70.0 | 91.1 | 79.2 | 64.8 |
+/// | P(t) | 67.9 | 67.9 | 67.9 | 68.7 | 68.7 | 68.7 |
+/// | blend | 92.1 | 82.8 | 73.7 | 91.6 | 81.6 | 72.4 |
 #[derive(Clone, Debug)]
 pub struct Predictor {
     settings: PredictorSettings,
@@ -93,15 +93,17 @@ impl Predictor {
         Some(Orientation::from_degrees(yaw + turned * ahead, pitch_ahead, roll))
     }
 
-    /// How probable it is that each tile is seen in GoP `gop_index`, of length `gop`, where
-    /// `prior` is P(t) of that GoP from other viewers; `prior` itself before the first report.
+    /// What each tile weighs in the viewport of GoP `gop_index` ([`Grid::weights`]), of length `gop`,
+    /// where `prior` is that of other viewers
+    /// ([`TileProbabilities::weights`](super::TileProbabilities::weights)); `prior` itself before the
+    /// first report.
     ///
     /// Each of the GoP's times weighs the tiles of the extrapolated viewport by exp(−(h/T)²), with
     /// h the time from the last report, and `prior` by the rest.
     ///
     /// # Panics
     /// If `prior` has not one value for each tile.
-    pub fn tiles(
+    pub fn weights(
         &self,
         grid: Grid,
         viewport: &Viewport,
@@ -109,7 +111,7 @@ impl Predictor {
         gop_index: u32,
         prior: &[f64],
     ) -> Vec<f64> {
-        assert_eq!(prior.len(), grid.tiles(), "one probability for each tile");
+        assert_eq!(prior.len(), grid.tiles(), "one weight for each tile");
         let Some(last) = self.recent.back() else { return prior.to_vec() };
         let decay = self.settings.trust_horizon.as_secs_f64().max(1e-6);
         let mut sums = vec![0.0; grid.tiles()];
@@ -118,9 +120,9 @@ impl Predictor {
             let Some(orientation) = self.orientation(at) else { continue };
             let horizon = at.saturating_sub(last.at).as_secs_f64();
             let trust = (-(horizon / decay).powi(2)).exp();
-            let shown = viewport.visibility(grid, orientation);
-            for ((sum, seen), prior) in sums.iter_mut().zip(&shown.seen).zip(prior) {
-                *sum += trust * seen + (1.0 - trust) * prior;
+            let shown = grid.weights(&viewport.visibility(grid, orientation).share);
+            for ((sum, shown), prior) in sums.iter_mut().zip(shown).zip(prior) {
+                *sum += trust * shown + (1.0 - trust) * prior;
             }
             times += 1.0;
         }

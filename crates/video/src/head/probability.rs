@@ -91,6 +91,13 @@ impl TileProbabilities {
         &self.share[gop.min(self.share.len() - 1)]
     }
 
+    /// What each tile weighs in GoP `gop`: its mean share of the viewport, divided by its part of the
+    /// sphere ([`Grid::weights`]). Times what tiles add to the WS-MSE of the frame this adds up to
+    /// the MSE to be expected of the viewport. After the last GoP its values hold.
+    pub fn weights(&self, gop: usize) -> Vec<f64> {
+        self.grid.weights(self.share(gop))
+    }
+
     /// As if `viewers` more had been watched who looked anywhere with the same probability, where
     /// `of` is how many were: so that no tile has probability 0 for want of viewers.
     #[must_use]

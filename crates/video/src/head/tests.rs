@@ -3,6 +3,7 @@
 
 mod measured;
 
+use std::f64::consts::PI;
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -189,9 +190,9 @@ fn prediction_follows_a_turn_and_lets_it_die_away() {
     let mut predictor = Predictor::new(settings);
     let grid = Grid::default();
     let viewport = Viewport::new(FieldOfView::default());
-    let prior = vec![0.2; 24];
+    let prior = vec![1.0; 24];
     assert_eq!(predictor.orientation(secs(1.0)), None);
-    assert_eq!(predictor.tiles(grid, &viewport, secs(1.0), 0, &prior), prior);
+    assert_eq!(predictor.weights(grid, &viewport, secs(1.0), 0, &prior), prior);
     let trace = turning("ann", 170.0, 50.0, 1);
     for pose in trace.poses() {
         predictor.handle_pose(*pose);
@@ -204,11 +205,18 @@ fn prediction_follows_a_turn_and_lets_it_die_away() {
     assert!((turned(0.1) - 50.0 * 0.5 * (1.0 - (-0.2_f64).exp())).abs() < 1e-6);
     assert!((turned(60.0) - 25.0).abs() < 1e-6, "all of a turn is v·τ");
     // Far ahead only the prior is left; near, what is in front of the eyes counts most.
-    let far = predictor.tiles(grid, &viewport, secs(1.0), 60, &prior);
-    assert!(far.iter().all(|p| (p - 0.2).abs() < 1e-6), "{far:?}");
-    let near = predictor.tiles(grid, &viewport, secs(1.0), 1, &prior);
+    let far = predictor.weights(grid, &viewport, secs(1.0), 60, &prior);
+    assert!(far.iter().all(|weight| (weight - 1.0).abs() < 1e-6), "{far:?}");
+    let near = predictor.weights(grid, &viewport, secs(1.0), 1, &prior);
     let ahead = grid.tile_of(at(0.5).direction());
-    assert!(near[ahead] > 0.7 && near.iter().all(|p| (0.0..=1.0).contains(p)), "{near:?}");
+    let heaviest = (0..24).max_by(|&a, &b| near[a].total_cmp(&near[b])).unwrap();
+    assert!(
+        near[ahead] > 1.5 && near[heaviest] > near[ahead],
+        "corners are drawn larger: {near:?}"
+    );
+    // Whatever is in view, its pixels are all there are.
+    let shares = near.iter().enumerate().map(|(tile, weight)| weight * grid.solid_angle(tile));
+    assert!((shares.sum::<f64>() / (4.0 * PI) - 1.0).abs() < 1e-6);
 }
 
 #[test]

@@ -145,12 +145,18 @@ impl OpenGop {
     /// come.
     fn is_settled(&self, tile: usize) -> bool {
         let Some(notice) = &self.notice else { return false };
-        let Some(planned) = notice.tiles.get(tile).and_then(|told| told.planned) else {
-            return true;
-        };
-        let id = TileId { gop: notice.gop, tile: tile as u16, qp: planned.qp };
-        let is_there = self.arrived.get(&id.tile).is_some_and(|qps| qps.contains(&id.qp));
-        is_there || self.called_back.contains(&id) || self.damaged.contains(&id)
+        let Some(told) = notice.tiles.get(tile) else { return true };
+        // The base layer is what is looked at where there is nothing better.
+        for rung in [told.planned, told.base].into_iter().flatten() {
+            let id = TileId { gop: notice.gop, tile: tile as u16, qp: rung.qp };
+            if self.arrived.get(&id.tile).is_some_and(|qps| qps.contains(&id.qp)) {
+                return true;
+            }
+            if !self.called_back.contains(&id) && !self.damaged.contains(&id) {
+                return false;
+            }
+        }
+        true
     }
 }
 

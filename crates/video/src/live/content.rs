@@ -119,10 +119,15 @@ enum Concealments<'a> {
 }
 
 impl<'a> GopView<'a> {
-    /// What a tile loses in grey, and as a picture one, two, … GoPs old.
+    /// What a tile loses in grey, and as a picture one, two, … GoPs old, as far as that is known.
     pub(super) fn concealments(&self, tile: usize) -> (f64, &'a [f64]) {
         match self.concealments {
-            Concealments::Table(table) => table.of(self.packaged as usize, tile),
+            Concealments::Table(table) => {
+                let (grey, changes) = table.of(self.packaged as usize, tile);
+                // What came before the package's first GoP is its end, where a stream begins it anew:
+                // what has changed since then was not measured.
+                (grey, &changes[..changes.len().min(self.packaged as usize)])
+            }
             Concealments::Tiles(tiles) => {
                 tiles.get(tile).map_or((0.0, &[][..]), |(grey, changes)| (*grey, changes))
             }
@@ -319,11 +324,11 @@ impl Content {
         Some(GopView { packaged, tiles: Some(tiles), concealments, init: content.init, sound })
     }
 
-    /// How likely each tile of a GoP is seen, as far as others have watched before.
-    pub(super) fn seen(&self, gop: u32) -> Option<&[f64]> {
+    /// What each tile of a GoP weighs in a viewport, as far as others have watched before.
+    pub(super) fn weights(&self, gop: u32) -> Option<Vec<f64>> {
         let Gops::Package(content) = &self.gops else { return None };
         let packaged = gop as usize % content.table.gops().len();
-        Some(content.prior.as_ref()?.seen(packaged))
+        Some(content.prior.as_ref()?.weights(packaged))
     }
 }
 

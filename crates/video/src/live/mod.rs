@@ -25,6 +25,7 @@ mod pace;
 mod playback;
 mod server;
 mod timeline;
+mod unseen;
 pub mod wire;
 
 #[cfg(test)]
@@ -37,7 +38,7 @@ pub use client::{Client, ClientSettings, GopReport, Handled};
 pub use content::{Content, LiveFormat, LiveGop, Sound, check_lengths};
 pub use digest::Digest;
 pub use server::{
-    Outgoing, PlannedGop, PutOff, Reported, Server, ServerSettings, TileOrder, Traffic,
+    Counters, Outgoing, PlannedGop, PutOff, Reported, Server, ServerSettings, TileOrder, Traffic,
 };
 pub use timeline::{Slot, Timeline};
 pub use wire::WireError;

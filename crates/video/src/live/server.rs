@@ -8,6 +8,7 @@ use weftline_core::session::SessionStats;
 use weftline_core::{Bitrate, ByteCount, Instant, PathId};
 
 use super::content::GopView;
+use super::unseen::Unseen;
 use super::wire::{
     GopNotice, Hello, MAX_AGES, Manifest, Message, Report, RungNotice, TileId, TileNotice,
 };
@@ -43,11 +44,25 @@ pub struct ServerSettings {
 /// What is known of the connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Traffic<'a> {
-    /// Each path, new ones last; `None` where nobody can know: then what the player reports is
-    /// taken, for all paths together.
-    pub paths: Option<&'a [PathReading]>,
+    /// What its counters say.
+    pub counters: Counters<'a>,
     /// The bytes that wait for a path.
     pub waiting: ByteCount,
+}
+
+/// What the counters of a connection say.
+#[derive(Clone, Copy, Debug)]
+pub enum Counters<'a> {
+    /// Each path, new ones last.
+    Paths(&'a [PathReading]),
+    /// Of a connection that nobody can look into: the bytes of messages that it has taken. What has
+    /// arrived of them is what the player reports, for all paths together.
+    Taken {
+        /// So many.
+        bytes: ByteCount,
+        /// When it took the last of them.
+        at: Instant,
+    },
 }
 
 /// What a server wants sent, in this order.
@@ -155,6 +170,8 @@ struct Player {
     is_ready: bool,
     /// When the stream began, with the first report: GoP `n` is sent from `epoch + n·G` on.
     epoch: Option<Instant>,
+    /// How long after that the first notice is there, as far as is known.
+    way: Duration,
     /// What decoders it has said to have set up: tile and QP.
     known: BTreeSet<(u16, u8)>,
     /// What it has said to hold.
@@ -189,7 +206,8 @@ pub struct Server {
     /// The paths of the connection in the order in which they came up.
     paths: Vec<PathId>,
     waiting: ByteCount,
-    by_reports: bool,
+    /// Of a connection that nobody can look into.
+    unseen: Option<Unseen>,
     live: Window,
     next_gop: u32,
     /// Whether the end, or a refusal, has been said.
@@ -211,7 +229,7 @@ impl Server {
             forecast,
             paths: Vec::new(),
             waiting: ByteCount::ZERO,
-            by_reports: true,
+            unseen: None,
             live: Window::default(),
             next_gop: 0,
             is_done: false,
@@ -296,15 +314,19 @@ impl Server {
         }
         let reading = |path| stats.paths.get(path).map(PathReading::from).unwrap_or_default();
         let paths: Vec<PathReading> = self.paths.iter().map(reading).collect();
-        self.handle_traffic(Traffic { paths: Some(&paths), waiting }, now);
+        self.handle_traffic(Traffic { counters: Counters::Paths(&paths), waiting }, now);
     }
 
     /// Takes a reading of the connection's counters; twenty a second will do.
     pub fn handle_traffic(&mut self, traffic: Traffic<'_>, now: Instant) {
-        self.by_reports = traffic.paths.is_none();
         self.waiting = traffic.waiting;
-        if let Some(paths) = traffic.paths {
-            self.forecast.handle_reading(paths, self.has_backlog(), now);
+        match traffic.counters {
+            Counters::Paths(paths) => {
+                self.forecast.handle_reading(paths, self.has_backlog(), now);
+            }
+            Counters::Taken { bytes, at } => {
+                self.unseen.get_or_insert_default().handle_taken(bytes.as_u64(), at);
+            }
         }
     }
 
@@ -335,8 +357,12 @@ impl Server {
     /// Begins the stream, if the player has reported and there is something to begin with.
     fn begin(&mut self, now: Instant) {
         let has_gop = self.gop(0).is_some();
-        if let Some(player) = self.player.as_mut().filter(|player| player.is_ready && has_gop) {
-            player.epoch.get_or_insert(now);
+        let begins = |player: &&mut Player| player.is_ready && has_gop && player.epoch.is_none();
+        if let Some(player) = self.player.as_mut().filter(begins) {
+            player.epoch = Some(now);
+            // The player counts from the arrival of the first GoP's notice.
+            player.way = self.forecast.way();
+            self.forecast.count_from(player.way);
         }
     }
 
@@ -443,6 +469,7 @@ impl Server {
             predictor: Predictor::new(PredictorSettings::default()),
             is_ready: false,
             epoch: None,
+            way: Duration::ZERO,
             known: BTreeSet::new(),
             held: Held::new(content.grid().tiles()),
             buffer: hello.buffer.unwrap_or_else(|| content.gop_duration()),
@@ -508,9 +535,8 @@ impl Server {
             self.outgoing.iter_mut().for_each(|outgoing| put_off.apply(outgoing));
             self.put_off.push_back(put_off);
         }
-        if self.by_reports {
-            let delivered = report.received;
-            let all = PathReading { delivered, is_up: true, ..PathReading::default() };
+        if let Some(unseen) = &mut self.unseen {
+            let all = unseen.handle_received(report.received, now);
             self.forecast.handle_reading(&[all], self.has_backlog(), now);
         }
         self.begin(now);
@@ -524,10 +550,12 @@ impl Server {
         };
         let behind = player.buffer + player.stalled;
         let shown = self.start_of(epoch, gop) + behind;
-        let (left, deadline) = (shown.since(now), shown + player.rebuffer);
-        // Of the GoP before nothing is of use any more, where it is shown by now.
+        let deadline = shown + player.way + player.rebuffer;
+        let left = shown.since(now);
+        // Of the GoP before nothing is of use any more, where it is shown by now and not waited for.
         let next = self.content.gop_duration();
-        let waiting = if behind > next { self.waiting } else { ByteCount::ZERO };
+        let is_of_use = behind + player.rebuffer > next;
+        let waiting = if is_of_use { self.waiting } else { ByteCount::ZERO };
         let Some(view) = self.gop(gop) else { return Ok(()) };
         let wrong = |reason: String| LiveError::Plan { gop, reason };
         let time = PlanTime { left, next, waiting };
@@ -609,14 +637,13 @@ impl Server {
         Ok(planner.plan(&on_the_way(tiles, init), &chances)?.with_package_sizes(tiles))
     }
 
-    /// How likely each tile is seen in a GoP.
+    /// What each tile of a GoP weighs in the player's viewport, as far as can be foreseen.
     fn visibility(&self, player: &Player, gop: u32) -> Vec<f64> {
         let (content, viewport) = (&self.content, &player.viewport);
         let grid = content.grid();
         // Where nobody has watched before, all directions are alike.
-        let anywhere = viewport.fov().solid_angle() / (4.0 * std::f64::consts::PI);
-        let prior = content.seen(gop).map_or_else(|| vec![anywhere; grid.tiles()], <[f64]>::to_vec);
-        player.predictor.tiles(grid, viewport, content.gop_duration(), gop, &prior)
+        let prior = content.weights(gop).unwrap_or_else(|| vec![1.0; grid.tiles()]);
+        player.predictor.weights(grid, viewport, content.gop_duration(), gop, &prior)
     }
 
     /// What a tile loses if nothing of it is there, as far as the server knows what the player has.

@@ -231,7 +231,7 @@ impl World {
             }
             let delivered = self.carried;
             let paths = [PathReading { delivered, is_up: true, ..PathReading::default() }];
-            let traffic = Traffic { paths: Some(&paths), waiting: ByteCount::ZERO };
+            let traffic = Traffic { counters: Counters::Paths(&paths), waiting: ByteCount::ZERO };
             self.server.handle_traffic(traffic, self.now);
             self.server.handle_timeout(self.now).unwrap();
             self.client.handle_pose(Orientation::from_degrees(30.0, 10.0, 0.0), self.players());
@@ -557,7 +557,7 @@ fn where_nothing_is_expected_the_background_is_tried() {
             path.delivered += 150;
         }
         let waiting = ByteCount::new(1);
-        server.handle_traffic(Traffic { paths: Some(paths), waiting }, now);
+        server.handle_traffic(Traffic { counters: Counters::Paths(paths), waiting }, now);
         server.handle_timeout(now).unwrap();
         now
     };

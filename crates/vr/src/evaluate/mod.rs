@@ -22,7 +22,6 @@ use rayon::prelude::*;
 use weftline_core::{Bitrate, ByteCount};
 use weftline_video::evaluate::{
     Concealment, ConcealmentTable, EvaluateError, GopDetail, Parts, Session, SessionOutcome, Views,
-    Weighting,
 };
 use weftline_video::geometry::{FieldOfView, Grid, Viewport};
 use weftline_video::head::{TileProbabilities, Trace};
@@ -105,7 +104,7 @@ impl Scene {
     pub fn of(package: &Package) -> Result<Self, VrError> {
         let name = package.dir().file_name().unwrap_or_default().to_string_lossy().into_owned();
         let (table, concealments) = (package.table().clone(), package.concealments()?);
-        let [parts, mixed_parts] = package.parts().map(|parts| parts.map(Arc::new));
+        let [parts, mixed_parts] = package.parts()?.map(|parts| parts.map(Arc::new));
         Ok(Self { name, table, concealments, parts, mixed_parts, init: package.init_bytes() })
     }
 
@@ -289,7 +288,6 @@ impl One<'_> {
             parts: self.scene.parts.as_deref(),
             init: self.scene.init,
             probabilities: &self.audience.probabilities,
-            weighting: Weighting::Pixels,
             viewport: &viewport,
             trace,
             seconds: &self.rates.seconds,

@@ -123,7 +123,8 @@ impl Sender {
 fn streamable(record: &Record) -> Result<GopTable, String> {
     let table = record.table().map_err(|error| error.to_string())?;
     check_lengths(std::slice::from_ref(&table)).map_err(|error| error.to_string())?;
-    Ok(table)
+    // Players mix each pixel of a viewport from four.
+    Ok(table.mixed().unwrap_or(table))
 }
 
 #[cfg(test)]

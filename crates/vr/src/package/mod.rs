@@ -268,10 +268,23 @@ impl Package {
         let path = dir.join(TABLE);
         let text = fs::read_to_string(&path).map_err(VrError::io("read", &path))?;
         let table = RdTable::parse(&text).map_err(|source| VrError::Rd { path, source })?;
+        let (grid, gop) = (description.grid(), description.gop_duration());
+        let is_of_grid =
+            [table.columns(), table.rows()].map(u32::from) == [grid.columns(), grid.rows()];
+        if !is_of_grid || table.gop_duration() != gop {
+            let flaw = format!(
+                "{TABLE} is of {}x{} tiles and GoPs of {} s, and the description of {grid} and {} s",
+                table.columns(),
+                table.rows(),
+                table.gop_duration().as_secs_f64(),
+                gop.as_secs_f64()
+            );
+            return Err(VrError::damaged(dir, format!("{flaw}: one of them was changed; {again}")));
+        }
         // The number of GoPs is believed when all of them are there.
         let mut records = Vec::new();
         for gop in 0..description.gops {
-            let record = Record::read(dir, gop, &description)?.ok_or_else(|| {
+            let mut record = Record::read(dir, gop, &description)?.ok_or_else(|| {
                 VrError::damaged(dir, format!("the record of GoP {gop} is missing; {again}"))
             })?;
             let flaws = LAYERS.iter().find_map(|layer| record.flaw(*layer, dir, &description));
@@ -283,6 +296,7 @@ impl Package {
                 let flaw = format!("{TABLE} and the record of GoP {gop} differ");
                 return Err(VrError::damaged(dir, format!("{flaw}; {again}")));
             }
+            record.forget_parts();
             records.push(record);
         }
         let sound = match description.sound {
@@ -338,17 +352,27 @@ impl Package {
     }
 
     /// Where in the tiles their losses are, as they are, and where viewports mix their pixels; `None` in
-    /// packages of which a GoP was made before that was measured.
-    pub fn parts(&self) -> [Option<Parts>; 2] {
+    /// packages of which a GoP was made before that was measured. They are read when they are asked for:
+    /// those of an hour take some hundred megabytes, and whoever serves it does not need them.
+    ///
+    /// # Errors
+    /// [`VrError::Io`] if a record cannot be read.
+    pub fn parts(&self) -> Result<[Option<Parts>; 2], VrError> {
         let grid = self.description.grid();
         let side = self.records.first().and_then(|record| record.side);
-        [0, 1].map(|way| {
-            let gops = self
-                .records
-                .iter()
-                .map(|record| (record.side == side).then(|| record.parts(way)).flatten());
-            Parts::new(side?, grid, gops.collect::<Option<_>>()?).ok()
-        })
+        let mut gops = [Some(Vec::new()), Some(Vec::new())];
+        for gop in 0..self.description.gops {
+            let record = Record::read(&self.dir, gop, &self.description)?;
+            let record = record.filter(|record| record.side == side);
+            for (way, gops) in gops.iter_mut().enumerate() {
+                let parts = record.as_ref().and_then(|record| record.parts(way));
+                *gops = gops.take().zip(parts).map(|(mut gops, parts)| {
+                    gops.push(parts);
+                    gops
+                });
+            }
+        }
+        Ok(gops.map(|gops| Parts::new(side?, grid, gops?).ok()))
     }
 
     /// What concealments of late tiles lose.

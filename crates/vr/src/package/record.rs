@@ -207,6 +207,12 @@ impl Record {
         self.tiles.iter().zip(&self.grey).map(tile).collect()
     }
 
+    /// Drops what [`Self::parts`] is made from: most of a record.
+    pub(crate) fn forget_parts(&mut self) {
+        self.grey = Vec::new();
+        self.tiles.iter_mut().flatten().for_each(|rung| rung.parts = None);
+    }
+
     /// Its part of the table.
     pub(crate) fn table(&self) -> Result<GopTable, RdError> {
         let tile = |rungs: &Vec<RungRecord>| {

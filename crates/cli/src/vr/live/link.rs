@@ -18,8 +18,9 @@ use weftline::{
 
 /// Connections of the kernel that may wait to be accepted.
 const BACKLOG: i32 = 128;
-/// Unsent bytes that the kernel holds for a connection: what it has can no longer be called back.
-const NOTSENT: u32 = 128 << 10;
+/// Unsent bytes that the kernel holds for a connection, as many as weftline leaves in each of its own on
+/// such links: what the kernel has can no longer be called back.
+const NOTSENT: u32 = 16 << 10;
 /// How much room is made for reading at a time.
 const READ: usize = 256 << 10;
 
@@ -92,8 +93,9 @@ pub(super) struct StreamSender {
     half: OwnedWriteHalf,
     /// How much of the message under way has been written, its length included.
     written: usize,
-    /// How much of all messages has been.
+    /// How much of all messages has been, without their lengths, and when that last grew.
     all: u64,
+    at: tokio::time::Instant,
 }
 
 /// Messages from a byte stream.
@@ -120,7 +122,12 @@ impl Link {
         let _ = SockRef::from(&stream).set_tcp_notsent_lowat(NOTSENT);
         let _ = stream.set_nodelay(true);
         let (read, write) = stream.into_split();
-        let sender = Sender::Stream(StreamSender { half: write, written: 0, all: 0 });
+        let sender = Sender::Stream(StreamSender {
+            half: write,
+            written: 0,
+            all: 0,
+            at: tokio::time::Instant::now(),
+        });
         let buffer = BytesMut::new();
         let receiver = Receiver::Stream(StreamReceiver { half: read, buffer, longest });
         Self { sender, receiver, control: None }
@@ -170,11 +177,20 @@ impl Sender {
         }
     }
 
-    /// Bytes that the kernel has taken of a connection of its own; of weftline's, its counters know more.
+    /// Bytes of messages that the kernel has taken of a connection of its own; of weftline's, its counters
+    /// know more.
     pub(super) fn written(&self) -> u64 {
         match self {
             Self::Messages(_) => 0,
             Self::Stream(sender) => sender.all,
+        }
+    }
+
+    /// How long ago that was more for the last time.
+    pub(super) fn written_ago(&self) -> Duration {
+        match self {
+            Self::Messages(_) => Duration::ZERO,
+            Self::Stream(sender) => sender.at.elapsed(),
         }
     }
 
@@ -199,8 +215,11 @@ impl StreamSender {
             match self.half.write(rest).await? {
                 0 => return Err(io::ErrorKind::WriteZero.into()),
                 n => {
+                    let payload = |written: usize| written.saturating_sub(head.len()) as u64;
+                    let before = payload(self.written);
                     self.written += n;
-                    self.all = self.all.saturating_add(n as u64);
+                    self.all = self.all.saturating_add(payload(self.written) - before);
+                    self.at = tokio::time::Instant::now();
                 }
             }
         }
@@ -319,6 +338,7 @@ mod tests {
             sender.shutdown().await;
             sender
         });
+        let all = sizes.iter().sum::<usize>() as u64;
         for size in sizes {
             let Some(Received::Message(message)) = within(receiver.recv()).await.unwrap() else {
                 panic!("no message of {size} bytes")
@@ -326,7 +346,8 @@ mod tests {
             assert!(message == vec![size as u8; size]);
         }
         assert!(within(receiver.recv()).await.unwrap().is_none());
-        within(sending).await.unwrap();
+        // What a player says to have received is what was taken: no lengths are among it.
+        assert_eq!(within(sending).await.unwrap().written(), all);
     }
 
     #[tokio::test]

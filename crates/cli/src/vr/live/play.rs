@@ -1,7 +1,7 @@
 //! `weftline vr play`: a player without a screen, whose head follows a trace.
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
@@ -46,6 +46,9 @@ pub(crate) struct PlayArgs {
     /// Which viewer of the file, if there are several
     #[arg(long, value_name = "NAME", requires = "head", hide_short_help = true)]
     head_viewer: Option<String>,
+    /// Which video of the file, if there are several
+    #[arg(long, value_name = "NAME", requires = "head", hide_short_help = true)]
+    head_video: Option<String>,
     /// The synthetic viewer of this number instead
     #[arg(long, value_name = "N", default_value_t = 1)]
     viewer: u32,
@@ -85,8 +88,8 @@ pub(crate) struct PlayArgs {
     /// How messages are spread over the paths, see `weftline list schedulers`
     #[arg(long, value_name = "NAME", default_value = "fbdt")]
     scheduler: String,
-    /// The kernel's congestion control, both directions [default: auto over weftline's paths, else
-    /// the system's]
+    /// The kernel's congestion control, both directions, of mptcp and tcp the player's only [default:
+    /// auto over weftline's paths, else the system's]
     #[arg(long, value_name = "NAME", hide_short_help = true)]
     congestion: Option<String>,
     /// What carries the stream: weftline, or for comparison mptcp or tcp as the server has it
@@ -237,11 +240,9 @@ impl PlayArgs {
         };
         let log = self.log.as_deref().map(|path| GopLog::new(path, &names)).transpose();
         let store = self.save.as_deref().map(Store::new).transpose();
-        let trace = self
-            .head
-            .as_deref()
-            .map(|file| heads::one(file, self.heads_format, self.head_viewer.as_deref()));
-        let (trace, number) = (trace.transpose()?, self.viewer);
+        let (viewer, video) = (self.head_viewer.as_deref(), self.head_video.as_deref());
+        let one = |file: &Path| heads::one(file, self.heads_format, viewer, video);
+        let (trace, number) = (self.head.as_deref().map(one).transpose()?, self.viewer);
         Ok(Playing {
             head: Box::new(move |length| match &trace {
                 Some(trace) => Ok(trace.clone()),

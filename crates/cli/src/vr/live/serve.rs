@@ -13,7 +13,6 @@ use tokio::task::JoinSet;
 use weftline::{Connection, Limits, Server, ServerSecurity, refusal};
 use weftline_core::Bitrate;
 use weftline_video::evaluate::{Concealment, ConcealmentTable};
-use weftline_video::head::Format as HeadFormat;
 use weftline_video::live::wire::MAX_TO_SERVER;
 use weftline_video::live::{Content, ServerSettings};
 use weftline_video::ows::{Entry, Recency, SearchBudget};
@@ -57,15 +56,8 @@ pub(crate) struct ServeArgs {
     /// What players show in place of late tiles: grey, last-received, base-layer
     #[arg(long, value_name = "NAME", default_value = "last-received")]
     concealment: String,
-    /// Files with head motion of viewers who watched before: how likely each tile is seen
-    #[arg(long, value_name = "FILE", value_delimiter = ',', conflicts_with = "source")]
-    heads: Vec<PathBuf>,
-    /// Their format: csv, avtrack360, corbillon2017, nasrabadi2019
-    #[arg(long, value_name = "NAME", default_value = "csv", hide_short_help = true)]
-    heads_format: HeadFormat,
-    /// The same from so many synthetic viewers
-    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "source")]
-    viewers: u32,
+    #[command(flatten)]
+    known: heads::KnownArgs,
     /// How many GoPs a stream has; after the package's last comes its first again [default: the
     /// package's]
     #[arg(long, value_name = "N", conflicts_with = "source")]
@@ -257,12 +249,15 @@ impl ServeArgs {
         let description = package.description();
         let gops = self.gops.unwrap_or(description.gops());
         let (grid, gop) = (description.grid(), description.gop_duration());
-        let prior =
-            heads::probabilities(&self.heads, self.heads_format, self.viewers, grid, gop, gops)?;
+        // After the package's last GoP comes its first again, and with it what was seen of it.
+        let length = gop * gops.min(description.gops());
+        let name = package.dir().file_name().unwrap_or_default().to_string_lossy();
+        let prior = self.known.probabilities(&name, grid, gop, length)?;
         let content = Content::new(
             description.frame(),
             description.gop_frames(),
-            package.table().clone(),
+            // Players mix each pixel of a viewport from four. Packages of before say nothing of that.
+            package.table().mixed().unwrap_or_else(|| package.table().clone()),
             concealments(package.dir())?,
             prior,
             Some(gops),

@@ -13,8 +13,8 @@ use weftline::Control;
 use weftline_core::{ByteCount, Instant};
 use weftline_video::live::wire::{Message, Tile};
 use weftline_video::live::{
-    Content, MAX_OPEN_GOPS, Outgoing, PlannedGop, Reported, Server, ServerSettings, TileOrder,
-    Traffic,
+    Content, Counters, MAX_OPEN_GOPS, Outgoing, PlannedGop, Reported, Server, ServerSettings,
+    TileOrder, Traffic,
 };
 
 use super::admission::Ticket;
@@ -435,7 +435,9 @@ impl Session<'_> {
         if let Some(control) = &self.control {
             self.server.handle_stats(&control.stats().session, waiting, now);
         } else {
-            let traffic = Traffic { paths: None, waiting };
+            let (bytes, ago) = (ByteCount::new(sender.written()), sender.written_ago());
+            let at = Instant::ZERO + now.since(Instant::ZERO).saturating_sub(ago);
+            let traffic = Traffic { counters: Counters::Taken { bytes, at }, waiting };
             self.server.handle_traffic(traffic, now);
         }
     }

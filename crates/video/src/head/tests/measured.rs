@@ -111,11 +111,12 @@ fn synthetic_viewers_move_like_recorded_ones() {
     }
 }
 
-/// The share of the viewport's pixels that the best `count` tiles by `weights` show, on average
-/// over the GoP.
+/// The share of the viewport's pixels that the `count` tiles show which should have most of them by
+/// `weights`, on average over the GoP.
 fn covered(trace: &Trace, viewport: &Viewport, gop: u32, weights: &[f64], count: usize) -> f64 {
     let mut order: Vec<usize> = (0..weights.len()).collect();
-    order.sort_by(|&a, &b| weights[b].total_cmp(&weights[a]).then(a.cmp(&b)));
+    let expected = |tile: usize| weights[tile] * Grid::default().solid_angle(tile);
+    order.sort_by(|&a, &b| expected(b).total_cmp(&expected(a)).then(a.cmp(&b)));
     let mut sum = 0.0;
     for tenth in 0..5 {
         let at = secs(f64::from(gop) + 0.1 + 0.2 * f64::from(tenth));
@@ -142,17 +143,17 @@ fn coverage(
     let mut sums = vec![[0.0; 3]; settings.len() + 1];
     let mut count = 0;
     for (trace, gop) in test.iter().flat_map(|trace| gops.clone().map(move |gop| (trace, gop))) {
-        let prior = prior.seen(gop as usize);
+        let prior = prior.weights(gop as usize);
         for (place, lead) in LEADS.into_iter().enumerate() {
             let now = secs(f64::from(gop) - lead);
             for (sum, settings) in sums.iter_mut().zip(settings) {
                 let mut predictor = Predictor::new(*settings);
                 let heard = trace.poses().iter().filter(|pose| pose.at <= now);
                 heard.for_each(|pose| predictor.handle_pose(*pose));
-                let weights = predictor.tiles(grid, &viewport, secs(1.0), gop, prior);
+                let weights = predictor.weights(grid, &viewport, secs(1.0), gop, &prior);
                 sum[place] += covered(trace, &viewport, gop, &weights, 8);
             }
-            sums.last_mut().unwrap()[place] += covered(trace, &viewport, gop, prior, 8);
+            sums.last_mut().unwrap()[place] += covered(trace, &viewport, gop, &prior, 8);
         }
         count += 1;
     }
