@@ -4,7 +4,9 @@
 //! A train is made of what there is to send: for a moment packets go back to back, not at the rate,
 //! and what follows waits until they are through at it. So a train costs nothing but its *mark*, a
 //! small frame after it that says which datagrams of the session it was; where there is too little
-//! to send, padding goes with it. The receiver remembers when the latest datagrams came, and answers
+//! to send, padding goes with it. A link pays by the byte where it is a mobile one, so padding is at
+//! most twice what is sent, but for a train now and then, which are ever rarer the longer the link is
+//! hardly used. The receiver remembers when the latest datagrams came, and answers
 //! a mark with what those measured. A train of which nothing is heard in time says that the link
 //! stands still: then nothing goes but a mark of no train now and then, until one comes through.
 
@@ -22,8 +24,12 @@ const TRAIN: u8 = 20;
 const SIZE: u16 = 1400;
 /// From one train to the next; longer where the link is slow.
 const EVERY: Duration = Duration::from_millis(10);
-/// The same while there is nothing to send: padding is no more than 1 or 2 Mb/s.
+/// The same while there is little to send: twice as long as the time before, at least and at most. With
+/// the longest one padding is 20 kb/s.
 const EVERY_IDLE: Duration = Duration::from_millis(150);
+const EVERY_IDLE_MAX: Duration = Duration::from_secs(10);
+/// So many bytes of packets make the next train due before that: half of its own.
+const EARNED: usize = TRAIN as usize * SIZE as usize / 2;
 /// The part of the link's time that trains may take.
 const SHARE: u32 = 5;
 /// Bytes of a padding frame: any link carries it whole.
@@ -40,9 +46,11 @@ pub(crate) struct CapacityEstimator {
     estimator: Estimator,
     /// The newest train that the estimate knows.
     known: Option<u32>,
-    /// Whether there was something to send since the last train, and when that was.
-    busy: bool,
+    /// Bytes of packets since the last train, when that was, and how long it is from there to the next if
+    /// there are few.
+    sent: usize,
     last_train: Instant,
+    idle: Duration,
 }
 
 /// The receiver's half.
@@ -75,8 +83,9 @@ impl CapacityEstimator {
             pacer: new_pacer(now),
             estimator: Estimator::default(),
             known: None,
-            busy: true,
+            sent: EARNED,
             last_train: now,
+            idle: EVERY_IDLE,
         }
     }
 
@@ -84,7 +93,7 @@ impl CapacityEstimator {
     pub(crate) fn restart(&mut self, now: Instant) {
         self.measurement = self.measurement.wrapping_add(1);
         self.pacer = new_pacer(now);
-        (self.known, self.busy) = (None, true);
+        (self.known, self.sent) = (None, EARNED);
     }
 
     /// What the link carries; zero while it stands still, `None` while it is not known.
@@ -92,9 +101,9 @@ impl CapacityEstimator {
         self.estimator.rate()
     }
 
-    /// There is something to send.
-    pub(crate) fn wake(&mut self) {
-        self.busy = true;
+    /// A packet is sent. What nodes say to each other is none: it goes also where nobody wants anything.
+    pub(crate) fn send(&mut self, bytes: usize) {
+        self.sent = self.sent.saturating_add(bytes);
     }
 
     /// Something has come from the receiver, whatever it is.
@@ -105,7 +114,12 @@ impl CapacityEstimator {
     /// When [`Self::poll`] has something.
     pub(crate) fn poll_timeout(&self) -> Instant {
         let due = self.pacer.poll_timeout();
-        if self.busy { due } else { due.max(self.last_train + EVERY_IDLE) }
+        if self.is_used() { due } else { due.max(self.last_train + self.idle) }
+    }
+
+    /// Whether a train of padding only would be no more than twice what is sent.
+    fn is_used(&self) -> bool {
+        self.sent >= EARNED
     }
 
     /// A train that is to be sent now; one of no packets is a mark only.
@@ -120,7 +134,8 @@ impl CapacityEstimator {
             }
             self.estimator.on_silence();
         } else {
-            (self.busy, self.last_train) = (false, now);
+            self.idle = (now.since(self.last_train) * 2).clamp(EVERY_IDLE, EVERY_IDLE_MAX);
+            (self.sent, self.last_train) = (0, now);
         }
         Some(burst)
     }
@@ -261,7 +276,8 @@ mod tests {
     struct World {
         estimator: CapacityEstimator,
         receiver: Receiver,
-        busy: bool,
+        /// Bytes of packets that are sent in a millisecond.
+        packets: usize,
         free: Instant,
         counter: u64,
         /// Datagrams that wait for the link: their counter, length, and mark if they are one.
@@ -278,7 +294,7 @@ mod tests {
             Self {
                 estimator: CapacityEstimator::new(7, Instant::from_millis(1)),
                 receiver: Receiver::default(),
-                busy: true,
+                packets: EARNED,
                 free: Instant::ZERO,
                 counter: 0,
                 queue: VecDeque::new(),
@@ -297,9 +313,7 @@ mod tests {
         /// One millisecond.
         fn step(&mut self, ms: u64, mbps: u64) {
             let now = Instant::from_millis(ms);
-            if self.busy {
-                self.estimator.wake();
-            }
+            self.estimator.send(self.packets);
             while let Some(burst) = self.estimator.poll(now) {
                 let mut body = Vec::new();
                 self.estimator.mark(&burst, self.counter, burst.packets, &mut body);
@@ -423,14 +437,32 @@ mod tests {
         assert!(at - 1201 <= 60 + 25, "{} ms", at - 1201);
     }
 
+    /// Bits in a second that go besides packets, of so many bytes in a millisecond.
+    fn padding(packets: usize) -> f64 {
+        let mut world = World { packets, ..World::new() };
+        (1..=60_000).for_each(|at| world.step(at, 100));
+        assert!((98.0..102.0).contains(&world.mbps().unwrap()), "{:?}", world.mbps());
+        world.sent_bytes as f64 * 8.0 / 60.0
+    }
+
     #[test]
-    fn an_idle_link_is_padded_rarely() {
+    fn padding_is_little_beside_what_is_sent() {
+        let idle = padding(0);
+        assert!(idle < 50e3, "{idle} b/s of an idle link");
+        // Voice: 80 kb/s.
+        let voice = padding(10);
+        assert!(voice < 2.2 * 80e3, "{voice} b/s beside 80 kb/s");
+    }
+
+    #[test]
+    fn a_rate_that_changed_while_nothing_was_sent_is_known_soon_after() {
         let mut world = World::new();
-        world.busy = false;
-        (1..=4000).for_each(|at| world.step(at, 500));
-        let bits = world.sent_bytes as f64 * 8.0 / 4.0;
-        assert!(bits < 2e6, "{bits}");
-        assert!((490.0..510.0).contains(&world.mbps().unwrap()), "{:?}", world.mbps());
+        world.packets = 0;
+        (1..=60_000).for_each(|at| world.step(at, 100));
+        // Packets come at the rate that was.
+        world.packets = 100_000_000 / 8 / 1000;
+        (60_001..=60_080).for_each(|at| world.step(at, 10));
+        assert!((9.0..11.0).contains(&world.mbps().unwrap()), "{:?}", world.mbps());
     }
 
     #[test]

@@ -310,8 +310,13 @@ impl Device {
                 let class = Class::of(packet);
                 match (uplink, best) {
                     (Uplink::Both, _) => {
-                        for path in paths.iter_mut() {
-                            path.send_classed(0, frame, class, now);
+                        let (first, others) = paths.split_first_mut().expect("a device has some");
+                        first.send_classed(0, frame, class, now);
+                        for path in others {
+                            frame.clear();
+                            if end.seal_again(frame) {
+                                path.send_classed(0, frame, class, now);
+                            }
                         }
                     }
                     (Uplink::Lowest, Some(best)) => {

@@ -343,6 +343,12 @@ impl DeviceEnd {
         said
     }
 
+    /// As [`Self::seal`], the packet that was sealed last once more, for another access point: the gateway
+    /// takes the same datagram from two for one that is replayed.
+    pub(crate) fn seal_again(&mut self, out: &mut Vec<u8>) -> bool {
+        self.end.say(&self.sealed, out)
+    }
+
     /// Appends the initiation of a session that is to go out on every link to `out`.
     pub(crate) fn poll_initiation(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
         self.end.poll_initiation(now, out)

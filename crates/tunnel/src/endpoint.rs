@@ -54,7 +54,7 @@ pub struct Dropped {
 }
 
 /// How a socket towards a neighbour was opened.
-struct Way {
+struct Bound {
     peer: SocketAddr,
     via: Via,
     /// Whether the kernel is to queue little of it.
@@ -69,7 +69,7 @@ struct Way {
 pub(crate) struct Endpoint {
     socket: Socket,
     /// What it is bound to, if it is: an interface that is made anew under its name is another one.
-    way: Option<Way>,
+    bound: Option<Bound>,
     handshakes: HandshakeTable,
     peers: Vec<Peer>,
     /// The pacer of all peers together, where they share a link.
@@ -100,7 +100,7 @@ impl Endpoint {
         let peers = neighbours.iter().map(|neighbour| Peer::new(neighbour, measurement)).collect();
         Ok(Self {
             socket,
-            way: None,
+            bound: None,
             handshakes: HandshakeTable::new(local, link, role, &keys),
             peers,
             shared: None,
@@ -126,27 +126,27 @@ impl Endpoint {
         let socket = Socket::towards(peer, via.as_ref())?;
         let endpoint = Self::new(socket, local, link, Role::Initiator, &[neighbour])?;
         let next = Instant::ZERO;
-        let way = via.map(|via| Way { peer, via, small: false, refused: false, next });
-        Ok(Self { way, ..endpoint })
+        let bound = via.map(|via| Bound { peer, via, small: false, refused: false, next });
+        Ok(Self { bound, ..endpoint })
     }
 
     /// Opens the socket anew, once in a while, if the neighbour is not heard and the kernel refuses what
     /// is to go there: its interface is gone, and may be back. Whether it did: there is another descriptor
     /// to wait for.
     pub(crate) fn reopen(&mut self, now: Instant) -> bool {
-        let Some(way) = &mut self.way else { return false };
-        if !way.refused || now < way.next || self.peers.iter().any(Peer::is_up) {
+        let Some(bound) = &mut self.bound else { return false };
+        if !bound.refused || now < bound.next || self.peers.iter().any(Peer::is_up) {
             return false;
         }
-        (way.refused, way.next) = (false, now + REOPEN);
-        let socket = match Socket::towards(way.peer, Some(&way.via)) {
+        (bound.refused, bound.next) = (false, now + REOPEN);
+        let socket = match Socket::towards(bound.peer, Some(&bound.via)) {
             Ok(socket) => socket,
             Err(error) => {
                 tracing::debug!("opening a socket anew: {error}");
                 return false;
             }
         };
-        if way.small {
+        if bound.small {
             socket.limit_queue(SMALL_QUEUE);
         }
         self.socket = socket;
@@ -158,7 +158,7 @@ impl Endpoint {
     /// Takes the kernel's word for whether there is room: it queues little.
     pub(crate) fn limit_queue(&mut self) {
         self.socket.limit_queue(SMALL_QUEUE);
-        self.way.iter_mut().for_each(|way| way.small = true);
+        self.bound.iter_mut().for_each(|bound| bound.small = true);
     }
 
     /// All neighbours share a link that carries so much.
@@ -247,7 +247,7 @@ impl Endpoint {
                     Ok(Taken::Response) => responses.push((from, scratch.clone())),
                     Err(refused) => {
                         dropped.count(refused);
-                        complaints.refused(refused, from, now);
+                        complaints.refused(refused, from.peer, now);
                     }
                 }
             });
@@ -273,7 +273,7 @@ impl Endpoint {
             peer.forget_told(now);
             peer.tell_change(is_up, now, self.initiates, &mut self.complaints);
             self.scratch.clear();
-            if let Some(to) = peer.address
+            if let Some(to) = peer.to()
                 && self.handshakes.poll_initiation(index, now, &mut self.scratch)
             {
                 let mut single = Outbox::default();
@@ -282,8 +282,8 @@ impl Endpoint {
                 let sent = single.flush(&self.socket, to);
                 self.dropped.unanswered += u64::from(sent.taken == 0);
                 if sent.refused > 0 {
-                    self.complaints.unreachable(&self.peers[index].name, to, now);
-                    self.way.iter_mut().for_each(|way| way.refused = true);
+                    self.complaints.unreachable(&self.peers[index].name, to.peer, now);
+                    self.bound.iter_mut().for_each(|bound| bound.refused = true);
                 }
             }
             if now >= self.peers[index].next_keepalive {
@@ -387,9 +387,6 @@ impl Endpoint {
     /// Encrypts a frame of what nodes say to each other and queues it before packets, which may wait for
     /// long; [`Self::flush`] sends.
     pub(crate) fn send(&mut self, index: usize, frame: &[u8], now: Instant) {
-        if let Some(estimator) = self.peers[index].capacity() {
-            estimator.wake();
-        }
         self.put(index, frame, Turn::First, now);
     }
 
@@ -397,7 +394,7 @@ impl Endpoint {
     /// too.
     pub(crate) fn send_classed(&mut self, index: usize, frame: &[u8], class: Class, now: Instant) {
         if let Some(estimator) = self.peers[index].capacity() {
-            estimator.wake();
+            estimator.send(frame.len());
         }
         if class == Class::NONE {
             self.put(index, frame, Turn::Own(class), now);
@@ -417,7 +414,7 @@ impl Endpoint {
         // A train's datagrams stay together: what passes them would be measured with them.
         let first = turn == Turn::First && peer.train().is_none();
         let channel = self.handshakes.channel(index);
-        let Some(to) = peer.address else {
+        let Some(to) = peer.to() else {
             peer.counters.unsent.no_session += 1;
             return;
         };
@@ -472,7 +469,7 @@ impl Endpoint {
         self.first = (self.first + 1) % peers.max(1);
         for index in (0..peers).map(|index| (index + self.first) % peers) {
             let peer = &mut self.peers[index];
-            if let Some(to) = peer.address
+            if let Some(to) = peer.to()
                 && !peer.outbox.is_empty()
                 && is_meant(peer)
             {

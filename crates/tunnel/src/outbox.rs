@@ -3,9 +3,9 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::SocketAddr;
 
 use crate::class::Class;
+use crate::udp::Way;
 
 /// Most bytes that leave in one system call: the kernel's 64 KiB with all headers.
 const BATCH_BYTES: usize = 60_000;
@@ -23,7 +23,7 @@ pub(crate) trait Kernel {
     /// in their IP headers.
     fn transmit(
         &self,
-        to: SocketAddr,
+        to: Way,
         contents: &[u8],
         segment: Option<usize>,
         class: Class,
@@ -95,7 +95,7 @@ impl Outbox {
     pub(crate) fn push_first(
         &mut self,
         kernel: &impl Kernel,
-        to: SocketAddr,
+        to: Way,
         class: Class,
         write: impl FnOnce(&mut Vec<u8>),
     ) -> Sent {
@@ -121,7 +121,7 @@ impl Outbox {
     pub(crate) fn push(
         &mut self,
         kernel: &impl Kernel,
-        to: SocketAddr,
+        to: Way,
         class: Class,
         write: impl FnOnce(&mut Vec<u8>),
     ) -> Sent {
@@ -157,7 +157,7 @@ impl Outbox {
     }
 
     /// Hands the kernel what waits, in order, until it has no room.
-    pub(crate) fn flush(&mut self, kernel: &impl Kernel, to: SocketAddr) -> Sent {
+    pub(crate) fn flush(&mut self, kernel: &impl Kernel, to: Way) -> Sent {
         let mut all = Sent::default();
         while let Some(batch) = self.batches.front_mut() {
             let done = batch.send(kernel, to, self.bar, &mut all);
@@ -198,7 +198,7 @@ impl Batch {
     }
 
     /// Hands it to the kernel; bytes that need not be kept.
-    fn send(&mut self, kernel: &impl Kernel, to: SocketAddr, bar: usize, all: &mut Sent) -> usize {
+    fn send(&mut self, kernel: &impl Kernel, to: Way, bar: usize, all: &mut Sent) -> usize {
         let several = self.bytes.len() > self.segment;
         let sent = kernel.transmit(to, &self.bytes, several.then_some(self.segment), self.class);
         let mut done = 0;
@@ -276,7 +276,7 @@ mod tests {
     impl Kernel for Fake {
         fn transmit(
             &self,
-            _: SocketAddr,
+            _: Way,
             contents: &[u8],
             segment: Option<usize>,
             class: Class,
@@ -300,8 +300,8 @@ mod tests {
         }
     }
 
-    fn to() -> SocketAddr {
-        SocketAddr::from(([127, 0, 0, 1], 1))
+    fn to() -> Way {
+        Way::to(([127, 0, 0, 1], 1).into())
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::key::PublicKey;
 use crate::outbox::{Outbox, Sent};
 use crate::probe::Burst;
 use crate::reach::{Longest, Reach};
+use crate::udp::Way;
 
 /// A neighbour that is back at its former address so often within [`FLAP_TIME`] is two neighbours.
 const FLAPS: u32 = 3;
@@ -135,6 +136,8 @@ pub(crate) struct Neighbour {
 pub(crate) struct Peer {
     pub(crate) name: String,
     pub(crate) address: Option<SocketAddr>,
+    /// The address of this machine that it speaks to, where that is known.
+    own: Option<IpAddr>,
     pub(crate) outbox: Outbox,
     pacing: Pacing,
     /// What is told of the neighbour's trains.
@@ -202,6 +205,7 @@ impl Peer {
         Self {
             name: neighbour.name.clone(),
             address: neighbour.address,
+            own: None,
             outbox: Outbox::default(),
             pacing,
             receiver: Receiver::default(),
@@ -220,8 +224,10 @@ impl Peer {
     }
 
     /// Notes that a session with it began.
-    pub(crate) fn begin(&mut self, from: SocketAddr, now: Instant, complaints: &mut Complaints) {
+    pub(crate) fn begin(&mut self, way: Way, now: Instant, complaints: &mut Complaints) {
         self.counters.sessions += 1;
+        let from = way.peer;
+        self.own = way.own;
         // One that goes from network to network does not come back to where it was.
         if let Some(before) = self.address.replace(from)
             && before != from
@@ -264,9 +270,15 @@ impl Peer {
         }
     }
 
+    /// The way to it, if its address is known.
+    pub(crate) fn to(&self) -> Option<Way> {
+        self.address.map(|peer| Way { peer, own: self.own })
+    }
+
     /// Notes that it is at this address now.
-    pub(crate) fn is_at(&mut self, from: SocketAddr) {
-        if self.address.replace(from) != Some(from) {
+    pub(crate) fn is_at(&mut self, way: Way) {
+        if self.to() != Some(way) {
+            (self.address, self.own) = (Some(way.peer), way.own);
             self.forget_way();
         }
     }
@@ -499,6 +511,10 @@ impl Peer {
         self.counters.unsent.too_long += sent.too_long;
         self.counters.unsent.refused += sent.refused;
         self.blocked |= sent.blocked;
+        if sent.refused > 0 {
+            // This machine may have lost the address.
+            self.own = None;
+        }
         self.way.sent(sent.longer, sent.longest, now);
         if sent.too_long > 0 {
             complaints.too_long(&self.name, length, now);
@@ -545,7 +561,7 @@ mod tests {
             let mut peer = peer();
             for (ms, port) in (1000..).step_by(100).zip(ports) {
                 let from = SocketAddr::from(([127, 0, 0, 1], *port));
-                peer.begin(from, Instant::from_millis(ms), &mut complaints);
+                peer.begin(Way::to(from), Instant::from_millis(ms), &mut complaints);
             }
             peer.flaps.0
         };
@@ -566,7 +582,7 @@ mod tests {
         let from = SocketAddr::from(([127, 0, 0, 1], 1));
         let at = |ms: u64| Instant::from_millis(10_000 + ms);
         for end in [&mut ap, &mut device] {
-            end.begin(from, at(0), &mut complaints);
+            end.begin(Way::to(from), at(0), &mut complaints);
         }
         let (mut away, mut down) = (Vec::new(), std::collections::VecDeque::new());
         for ms in 0..20_000 {
@@ -625,13 +641,13 @@ mod tests {
         // Keys that are made anew change nothing.
         let (mut ap, mut complaints) = (peer(), Complaints::default());
         let (from, now) = (SocketAddr::from(([127, 0, 0, 1], 1)), Instant::from_millis(5000));
-        ap.begin(from, now, &mut complaints);
+        ap.begin(Way::to(from), now, &mut complaints);
         ap.on_keepalive(
             Keepalive { quiet_us: 400_000, ..peer().keepalive(None, now) },
             now,
             &mut complaints,
         );
-        ap.begin(from, now, &mut complaints);
+        ap.begin(Way::to(from), now, &mut complaints);
         assert!(!ap.presence.is_there(now));
     }
 

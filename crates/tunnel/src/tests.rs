@@ -534,6 +534,27 @@ fn dscp_and_ecn_pass_and_marks_are_put_into_packets() {
     }
 }
 
+/// `--uplink both`: a copy is none of a stranger's.
+#[test]
+fn what_goes_up_over_both_links_comes_once_and_its_copies_are_counted_as_such() {
+    let mut world = World::joined(Sending::default(), honest);
+    let mut got = 0;
+    for _ in 0..10 {
+        let mut out = Vec::new();
+        assert!(world.device.seal(&ip_packet(0), &mut out));
+        world.gateway.receive(0, Frame::decode(&out).unwrap(), Class::NONE, world.now);
+        out.clear();
+        assert!(world.device.seal_again(&mut out));
+        world.gateway.receive(1, Frame::decode(&out).unwrap(), Class::NONE, world.now);
+        // And one that an access point repeats.
+        world.gateway.receive(1, Frame::decode(&out).unwrap(), Class::NONE, world.now);
+        world.gateway.deliver(world.now, |_| got += 1);
+    }
+    let counters = world.gateway.counters();
+    let copies = counters.iter().find(|counter| counter.name == "uplink_duplicate").unwrap();
+    assert_eq!((got, copies.value, world.gateway.end.dropped.replayed), (10, 10, 10));
+}
+
 #[test]
 fn marks_on_the_way_up_are_put_into_packets_too() {
     let mut world = World::joined(Sending::default(), honest);

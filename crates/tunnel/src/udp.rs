@@ -12,7 +12,7 @@ use socket2::{Domain, MsgHdr, Protocol, SockAddr, SockRef, Socket as RawSocket, 
 use crate::TunnelError;
 use crate::class::Class;
 use crate::outbox::Kernel;
-use crate::sys::stop_addresses;
+use crate::sys::{stop_addresses, stop_timestamps};
 
 /// Reads in one system call, and the bytes of each: a GRO super-packet.
 const READS: usize = 8;
@@ -40,6 +40,31 @@ impl std::str::FromStr for Via {
     }
 }
 
+/// Where a datagram goes, and from which address of this machine, if that matters: a neighbour, and each
+/// translator of addresses on the way, takes an answer from where it has asked only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Way {
+    pub(crate) peer: SocketAddr,
+    pub(crate) own: Option<IpAddr>,
+}
+
+impl Way {
+    /// To `peer`, from the address that the system takes.
+    pub(crate) fn to(peer: SocketAddr) -> Self {
+        Self { peer, own: None }
+    }
+}
+
+/// What the kernel is to say of datagrams that came, besides their ECN field: there is no room for both
+/// (`sys.rs`).
+enum Told {
+    /// Which of this machine's addresses they came to. One that listens at all of them answers from there;
+    /// no trains come to it, as it is what sends them.
+    Address,
+    /// When they came.
+    Time,
+}
+
 /// A UDP socket that never waits.
 pub(crate) struct Socket {
     socket: UdpSocket,
@@ -62,7 +87,7 @@ impl Socket {
             )),
             _ => TunnelError::Os { context: format!("listening on {address}"), source: error },
         })?;
-        Self::new(socket)
+        Self::new(socket, &Told::Address)
     }
 
     /// A socket to speak to `peer` from, through `via`.
@@ -101,15 +126,18 @@ impl Socket {
             }
             _ => TunnelError::Os { context: what(&local.to_string()), source: error },
         })?;
-        Self::new(socket)
+        Self::new(socket, &Told::Time)
     }
 
-    fn new(socket: RawSocket) -> Result<Self, TunnelError> {
+    fn new(socket: RawSocket, told: &Told) -> Result<Self, TunnelError> {
         let socket = UdpSocket::from(socket);
         let state = UdpSocketState::new((&socket).into());
         let state = state.map_err(TunnelError::os("setting up a socket"))?;
         let is_ipv4 = socket.local_addr().map(|address| address.is_ipv4());
-        let stopped = is_ipv4.and_then(|is_ipv4| stop_addresses(&socket, is_ipv4));
+        let stopped = is_ipv4.and_then(|is_ipv4| match told {
+            Told::Address => stop_timestamps(&socket),
+            Told::Time => stop_addresses(&socket, is_ipv4),
+        });
         stopped.map_err(TunnelError::os("setting up a socket"))?;
         // The system may give less; it is what there is.
         let _ = state.set_recv_buffer_size((&socket).into(), RECEIVE_BUFFER);
@@ -131,17 +159,18 @@ impl Socket {
 impl Kernel for Socket {
     fn transmit(
         &self,
-        destination: SocketAddr,
+        to: Way,
         contents: &[u8],
         segment_size: Option<usize>,
         class: Class,
     ) -> io::Result<()> {
         if class.dscp() != 0 {
             // The crate sets ECN only.
-            return send_with_dscp(&self.socket, destination, contents, segment_size, class);
+            return send_with_dscp(&self.socket, to, contents, segment_size, class);
         }
         let ecn = EcnCodepoint::from_bits(class.ecn());
-        let transmit = Transmit { destination, ecn, contents, segment_size, src_ip: None };
+        let transmit =
+            Transmit { destination: to.peer, ecn, contents, segment_size, src_ip: to.own };
         self.state.try_send((&self.socket).into(), &transmit)
     }
 
@@ -159,13 +188,13 @@ impl AsFd for Socket {
 /// Sends with a class in the IP header, both of DSCP and ECN.
 fn send_with_dscp(
     socket: &UdpSocket,
-    destination: SocketAddr,
+    to: Way,
     contents: &[u8],
     segment_size: Option<usize>,
     class: Class,
 ) -> io::Result<()> {
     let mut control = Vec::new();
-    let (level, kind) = match destination.ip().to_canonical() {
+    let (level, kind) = match to.peer.ip().to_canonical() {
         IpAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TOS),
         IpAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
     };
@@ -174,7 +203,20 @@ fn send_with_dscp(
         let segment = u16::try_from(segment).map_err(|_| io::ErrorKind::InvalidInput)?;
         push_control(libc::SOL_UDP, libc::UDP_SEGMENT, &segment.to_ne_bytes(), &mut control);
     }
-    let (address, parts) = (SockAddr::from(destination), [IoSlice::new(contents)]);
+    match to.own {
+        None => {}
+        // As `in_pktinfo` (ip(7)): no interface, from this address, and one that counts on arrival only.
+        Some(IpAddr::V4(own)) => {
+            let info = [[0; 4], own.octets(), [0; 4]].concat();
+            push_control(libc::IPPROTO_IP, libc::IP_PKTINFO, &info, &mut control);
+        }
+        // As `in6_pktinfo` (ipv6(7)): from this address, and no interface.
+        Some(IpAddr::V6(own)) => {
+            let info = [&own.octets()[..], &[0; 4]].concat();
+            push_control(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info, &mut control);
+        }
+    }
+    let (address, parts) = (SockAddr::from(to.peer), [IoSlice::new(contents)]);
     let message = MsgHdr::new().with_addr(&address).with_buffers(&parts).with_control(&control);
     SockRef::from(socket).sendmsg(&message, 0).map(drop)
 }
@@ -206,12 +248,12 @@ impl Inbox {
         Self { bytes: vec![0; READS * READ_BYTES], meta: [RecvMeta::default(); READS] }
     }
 
-    /// Reads once; each datagram is handed to `each` with where it is from, when the kernel got it, by
-    /// the time of day, and the ECN of its IP header. Whether there may be more.
+    /// Reads once; each datagram is handed to `each` with the way back, when the kernel got it, by the time
+    /// of day, if it says so, and the ECN of its IP header. Whether there may be more.
     pub(crate) fn read(
         &mut self,
         socket: &Socket,
-        mut each: impl FnMut(SocketAddr, &[u8], Option<Duration>, u8),
+        mut each: impl FnMut(Way, &[u8], Option<Duration>, u8),
     ) -> bool {
         let mut parts = self.bytes.chunks_exact_mut(READ_BYTES).map(IoSliceMut::new);
         let mut slices: [IoSliceMut<'_>; READS] =
@@ -229,8 +271,9 @@ impl Inbox {
         // it would never again send datagrams together.
         for (meta, bytes) in read.filter(|(meta, _)| meta.addr.port() != 0) {
             let ecn = meta.ecn.map_or(0, |ecn| ecn as u8);
+            let way = Way { peer: meta.addr, own: meta.dst_ip };
             for datagram in bytes[..meta.len].chunks(meta.stride.max(1)) {
-                each(meta.addr, datagram, meta.timestamp, ecn);
+                each(way, datagram, meta.timestamp, ecn);
             }
         }
         count == READS
@@ -241,26 +284,56 @@ impl Inbox {
 mod tests {
     use super::*;
 
+    /// Reads until so many datagrams have come.
+    fn read(socket: &Socket, datagrams: usize) -> Vec<(Way, usize, bool, u8)> {
+        let (mut inbox, mut came) = (Inbox::new(), Vec::new());
+        // A busy kernel may bring them later.
+        let begun = std::time::Instant::now();
+        while came.len() < datagrams && begun.elapsed().as_secs() < 400 {
+            inbox.read(socket, |way, datagram, stamp, ecn| {
+                came.push((way, datagram.len(), stamp.is_some(), ecn));
+            });
+        }
+        came
+    }
+
     /// Trains need the kernel's stamps, and RFC 6040 the ECN field, of datagrams that come together, too.
     #[test]
     fn datagrams_that_are_read_together_have_their_ecn_and_their_time() {
         for host in ["127.0.0.1:0", "[::1]:0"] {
-            let to = Socket::listen(host.parse().unwrap()).unwrap();
-            let at = to.local_address().unwrap();
-            let from = Socket::towards(at, None).unwrap();
-            let together = from.most_segments().min(10);
+            let node = Socket::listen(host.parse().unwrap()).unwrap();
+            let neighbour = Socket::towards(node.local_address().unwrap(), None).unwrap();
+            let port = neighbour.local_address().unwrap().port();
+            let to = Way::to(SocketAddr::new(node.local_address().unwrap().ip(), port));
+            let together = node.most_segments().min(10);
             assert!(together > 1, "the kernel joins nothing: this shows nothing");
             for class in [0, 1, 2, 3, 46 << 2 | 2] {
-                from.transmit(at, &vec![7; 1000 * together], Some(1000), Class(class)).unwrap();
-                let (mut inbox, mut came) = (Inbox::new(), Vec::new());
-                // A busy kernel may bring them later.
-                let begun = std::time::Instant::now();
-                while came.len() < together && begun.elapsed().as_secs() < 400 {
-                    inbox.read(&to, |_, datagram, stamp, ecn| {
-                        came.push((datagram.len(), stamp.is_some(), ecn));
-                    });
-                }
+                node.transmit(to, &vec![7; 1000 * together], Some(1000), Class(class)).unwrap();
+                let came = read(&neighbour, together).into_iter();
+                let came: Vec<_> = came.map(|(_, bytes, stamp, ecn)| (bytes, stamp, ecn)).collect();
                 assert_eq!(came, vec![(1000, true, class & 3); together], "{host} {class}");
+            }
+        }
+    }
+
+    /// A gateway with two ways to the Internet, whose default is the other one.
+    #[test]
+    fn a_node_that_listens_at_all_addresses_answers_from_the_one_that_was_asked() {
+        for (listen, asked) in
+            [("0.0.0.0:0", "127.0.0.2"), ("[::]:0", "127.0.0.2"), ("[::]:0", "::1")]
+        {
+            let node = Socket::listen(listen.parse().unwrap()).unwrap();
+            let port = node.local_address().unwrap().port();
+            let asked = SocketAddr::new(asked.parse().unwrap(), port);
+            let neighbour = Socket::towards(asked, None).unwrap();
+            for class in [0, 2, 46 << 2 | 2] {
+                neighbour.transmit(Way::to(asked), &[1; 1000], None, Class(class)).unwrap();
+                let (way, _, _, ecn) = read(&node, 1)[0];
+                assert_eq!(ecn, class & 3);
+                node.transmit(way, &[2; 2000], Some(1000), Class(class)).unwrap();
+                for (from, bytes, _, ecn) in read(&neighbour, 2) {
+                    assert_eq!((from.peer, bytes, ecn), (asked, 1000, class & 3), "{listen}");
+                }
             }
         }
     }

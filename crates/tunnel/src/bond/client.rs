@@ -16,12 +16,12 @@ use super::address::{ErrorPace, destination_of, is_ipv6, is_tcp, too_long, unrea
 use super::end::{LaneEnd, take_mark};
 use super::handle::{Handle, Orders};
 use super::keys::{Direction, Header, LaneSecret, Refused};
-use super::socket::{Inbox, LaneSocket, Unsent, Way};
+use super::socket::{Inbox, LaneSocket, Unsent};
 use super::status::{BondStatus, Dropped, NamedLane, counters, tell_held};
 use super::{bond_config, lane_id};
 use crate::poll::{Poller, Source};
 use crate::tun::Tun;
-use crate::udp::Via;
+use crate::udp::{Via, Way};
 use crate::{TunnelError, clock};
 
 /// How long a link without a socket is left alone before it gets another.
@@ -294,7 +294,7 @@ impl Work {
             let limiter = self.limiters.get(&link.config.name).cloned();
             open.bond.set_limiter(LaneId(lane), limiter);
             // UDP has the number of TCP's port.
-            end.way = Some(Way { peer: link.config.server, own: None });
+            end.way = Some(Way::to(link.config.server));
         }
     }
 

@@ -10,9 +10,10 @@ use weftline_core::datagram::{DATA_OVERHEAD, Frame};
 use super::client::{LaneLink, LaneSession};
 use super::end::LaneEnd;
 use super::keys::{Direction, Header};
-use super::socket::{Inbox, LaneSocket, Way};
+use super::socket::{Inbox, LaneSocket};
 use super::{MTU, lane_id};
 use crate::poll::{Poller, Stop};
+use crate::udp::Way;
 use crate::{TunnelError, clock};
 
 /// How often the server is asked, and how long an answer is waited for each time.
@@ -109,7 +110,7 @@ impl Asker {
     fn new(session: &LaneSession, place: u8, link: &LaneLink) -> Result<Self, TunnelError> {
         let lane = lane_id(place, link.role);
         let mut end = LaneEnd::new(session.number, &session.secret, lane, Direction::FromClient);
-        end.way = Some(Way { peer: link.server, own: None });
+        end.way = Some(Way::to(link.server));
         let socket = LaneSocket::through(&link.via, link.server.is_ipv4(), link.mark);
         let socket = socket.map_err(TunnelError::os("opening a socket"))?;
         let mut poller = Poller::new(&Stop::new()?)?;

@@ -591,9 +591,9 @@ mod tests {
     use weftline_core::datagram;
 
     use super::super::keys::{LaneSecret, Opener, SECRET_BYTES, Sealer};
-    use super::super::socket::Way;
     use super::*;
     use crate::class::Class;
+    use crate::udp::Way;
 
     fn sealed(secret: &LaneSecret, lane: u8, sequence: u64, frame: &Frame<'_>) -> Vec<u8> {
         let (mut bytes, mut datagram) = (Vec::new(), Vec::new());

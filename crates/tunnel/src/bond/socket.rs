@@ -11,7 +11,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::class::{CAPABLE_1, EXPERIENCED, NOT_CAPABLE};
 use crate::sys::stop_timestamps;
-use crate::udp::Via;
+use crate::udp::{Via, Way};
 
 /// Reads in one system call, and the bytes of each: a GRO super-packet.
 const READS: usize = 8;
@@ -28,13 +28,6 @@ const KINDS: usize = 3;
 /// Memory for a batch, and for the one more that does not fit; and what is less than that grows as it likes.
 const WHOLE_BATCH: usize = BATCH_BYTES + 2048;
 const LITTLE_BATCH: usize = 4096;
-
-/// Where a datagram goes, and from which address of this machine, if that matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Way {
-    pub(super) peer: SocketAddr,
-    pub(super) own: Option<IpAddr>,
-}
 
 /// A UDP socket that never waits.
 pub(super) struct LaneSocket {
