@@ -19,6 +19,9 @@ const BUCKETS: u16 = 1024;
 /// The most packets that make way at once where there is no room (RFC 8290 §4.1.2 and Linux have as many).
 const BATCH: usize = 64;
 
+/// What a packet counts for at least where there is room for so many bytes: it takes no less memory.
+const LEAST: u64 = 128;
+
 /// The settings of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueConfig {
@@ -27,18 +30,27 @@ pub struct QueueConfig {
     /// CoDel's interval: the time for which they must have waited longer before one is dropped; about
     /// the longest round-trip time of flows.
     pub interval: Duration,
-    /// The most packets that wait.
-    pub limit_packets: usize,
+    /// The most bytes of packets that wait. A packet counts for 128 at least.
+    pub limit_bytes: u64,
+}
+
+impl QueueConfig {
+    /// The bytes of so many full packets. A limit in packets would be a hundredth of the time where they
+    /// are small.
+    #[must_use]
+    pub const fn full_packets(packets: usize) -> u64 {
+        (packets as u64).saturating_mul(1500)
+    }
 }
 
 impl Default for QueueConfig {
     /// A target of 10 ms, an interval of 300 ms, which is 100 ms beyond the longest round-trip time of
-    /// the paper's networks with a full queue, and 10,240 packets (RFC 8290 §5.2).
+    /// the paper's networks with a full queue, and 10,240 packets (RFC 8290 §5.2) of 1500 bytes.
     fn default() -> Self {
         Self {
             target: Duration::from_millis(10),
             interval: Duration::from_millis(300),
-            limit_packets: 10_240,
+            limit_bytes: Self::full_packets(10_240),
         }
     }
 }
@@ -87,6 +99,8 @@ pub struct FqCodel {
     old: VecDeque<u16>,
     packets: usize,
     bytes: u64,
+    /// What they count for where there is room for so many bytes.
+    room: u64,
     spare: Vec<Vec<u8>>,
     most_spare: usize,
     /// Packets that CoDel dropped.
@@ -111,8 +125,9 @@ impl FqCodel {
             old: VecDeque::new(),
             packets: 0,
             bytes: 0,
+            room: 0,
             spare: Vec::new(),
-            most_spare: config.limit_packets,
+            most_spare: (config.limit_bytes / 1500) as usize,
             dropped: 0,
             marked: 0,
             full: 0,
@@ -147,7 +162,7 @@ impl FqCodel {
     /// packets makes way, 64 at most: a flood of flows has not all of them looked at for each packet
     /// (RFC 8290 §4.1.2).
     pub fn push(&mut self, flow: u16, packet: &[u8], bytes: u32, now: Instant) {
-        if self.packets >= self.config.limit_packets {
+        while self.packets > 0 && self.room + room_of(bytes) > self.config.limit_bytes {
             self.drop_of_longest(BATCH);
         }
         let mut copy = self.spare.pop().unwrap_or_default();
@@ -162,6 +177,7 @@ impl FqCodel {
         entry.bytes += u64::from(bytes);
         self.packets += 1;
         self.bytes += u64::from(bytes);
+        self.room += room_of(bytes);
     }
 
     /// Drops the longest flow's oldest packet, as if there was no room for it.
@@ -188,9 +204,15 @@ impl FqCodel {
 
     /// Counts a packet as gone, and keeps its memory.
     fn forget(&mut self, packet: Waiting) {
+        self.release(&packet);
+        self.recycle(packet.packet);
+    }
+
+    /// A packet waits no more.
+    fn release(&mut self, packet: &Waiting) {
         self.packets -= 1;
         self.bytes -= u64::from(packet.bytes);
-        self.recycle(packet.packet);
+        self.room -= room_of(packet.bytes);
     }
 
     /// Bytes that wait.
@@ -212,7 +234,7 @@ impl FqCodel {
         self.flows.clear();
         self.new.clear();
         self.old.clear();
-        (self.packets, self.bytes) = (0, 0);
+        (self.packets, self.bytes, self.room) = (0, 0, 0);
         dropped
     }
 
@@ -247,8 +269,7 @@ impl FqCodel {
             if let Some(packet) = popped.packet {
                 let flow = self.flows.get_mut(&bucket).expect("it was there above");
                 flow.credit -= i64::from(packet.bytes);
-                self.packets -= 1;
-                self.bytes -= u64::from(packet.bytes);
+                self.release(&packet);
                 return Some((packet.flow, packet));
             }
             // A new flow without packets has another turn as an old one, so that it does not
@@ -262,6 +283,11 @@ impl FqCodel {
             }
         }
     }
+}
+
+/// What a packet counts for where there is room for so many bytes.
+fn room_of(bytes: u32) -> u64 {
+    u64::from(bytes).max(LEAST)
 }
 
 /// Marks a packet instead of dropping it; whether that is possible.
@@ -360,7 +386,7 @@ mod tests {
     const CONFIG: QueueConfig = QueueConfig {
         target: Duration::from_millis(5),
         interval: Duration::from_millis(100),
-        limit_packets: 1000,
+        limit_bytes: QueueConfig::full_packets(1000),
     };
 
     fn never(_: &mut [u8]) -> bool {
@@ -408,7 +434,7 @@ mod tests {
                 out += 1;
                 queue.recycle(waiting.packet);
             }
-            assert!(queue.len() <= CONFIG.limit_packets);
+            assert!(queue.bytes() <= CONFIG.limit_bytes);
         }
         assert!(queue.dropped > 0 && queue.full > 0);
         assert_eq!(u64::from(next), out + queue.dropped + queue.full + queue.len() as u64);
@@ -421,7 +447,7 @@ mod tests {
         let mut out = 0;
         for n in 0..PACKETS {
             // Another flow with each of 65,536 packets.
-            queue.push(n as u16, &n.to_be_bytes(), 60, at(n.into()));
+            queue.push(n as u16, &n.to_be_bytes(), 1500, at(n.into()));
             if n % 3 == 0
                 && let Some((flow, waiting)) = queue.pop(at(n.into()), &mut never)
             {
@@ -436,6 +462,18 @@ mod tests {
         assert_eq!(u64::from(PACKETS), out + queue.dropped + queue.full + queue.len() as u64);
         let each = queue.looked / PACKETS as usize;
         assert!(each <= 300, "{each} flows are looked at for a packet");
+    }
+
+    #[test]
+    fn small_packets_may_wait_as_long_as_large_ones_and_do_not_take_all_memory() {
+        for (bytes, most) in [(1500, 1000), (300, 5000), (128, 11_718), (20, 11_718), (9000, 166)] {
+            let mut queue = FqCodel::new(CONFIG);
+            (0..20_000_u32).for_each(|n| queue.push((n % 7) as u16, &[0], bytes, at(0)));
+            // A batch may have made way for the last one.
+            assert!((most - BATCH.min(most / 7)..=most).contains(&queue.len()), "{}", queue.len());
+            while queue.pop(at(0), &mut never).is_some() {}
+            assert_eq!((queue.bytes(), queue.room), (0, 0));
+        }
     }
 
     #[test]
@@ -486,7 +524,7 @@ mod tests {
         // Packets come half as fast again as they go, of one flow whose packets all understand, or
         // none do.
         let run = |understands: bool| {
-            let mut queue = FqCodel::new(QueueConfig { limit_packets: 1 << 20, ..CONFIG });
+            let mut queue = FqCodel::new(QueueConfig { limit_bytes: u64::MAX, ..CONFIG });
             let mut marked = 0;
             for n in 0..20_000_u64 {
                 let now = at(100 * n);

@@ -80,7 +80,7 @@ pub struct CotagSpec {
     pub queue_target: Duration,
     /// CoDel's interval there.
     pub queue_interval: Duration,
-    /// The most packets in that queue.
+    /// The most packets of 1500 bytes in that queue; of others as many bytes.
     pub queue_packets: usize,
     /// Whether packets may wait there longer than the target by as much as a link lags behind others.
     pub lag_allowance: bool,

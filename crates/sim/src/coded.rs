@@ -173,7 +173,7 @@ impl CodedNetwork {
             forget_losses: spec.forget_losses,
             queue: spec.queue.then_some(QueueConfig {
                 target: spec.queue_target,
-                limit_packets: spec.queue_packets,
+                limit_bytes: QueueConfig::full_packets(spec.queue_packets),
                 interval: spec.queue_interval,
             }),
             overhead_bytes: if spec.overhead { (SEALED_BYTES + TUNNEL_BYTES) as u32 } else { 0 },

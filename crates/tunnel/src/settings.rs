@@ -164,7 +164,7 @@ const QUEUE_TIMES: std::ops::RangeInclusive<Duration> =
     Duration::from_micros(100)..=Duration::from_secs(10);
 
 fn check_queue(queue: &QueueConfig) -> Result<(), TunnelError> {
-    let QueueConfig { target, interval, limit_packets } = *queue;
+    let QueueConfig { target, interval, limit_bytes } = *queue;
     let refuse = TunnelError::setting;
     for (option, time) in [("--queue-target", target), ("--queue-interval", interval)] {
         if !QUEUE_TIMES.contains(&time) {
@@ -179,9 +179,10 @@ fn check_queue(queue: &QueueConfig) -> Result<(), TunnelError> {
              --queue-interval",
         ));
     }
-    if !(1..=MAX_BUFFER as usize).contains(&limit_packets) {
+    let packets = limit_bytes / QueueConfig::full_packets(1);
+    if !(1..=u64::from(MAX_BUFFER)).contains(&packets) {
         let remedy = format!("give 1 to {MAX_BUFFER} packets");
-        return Err(refuse(&[("--queue-packets", &limit_packets)], &remedy));
+        return Err(refuse(&[("--queue-packets", &packets)], &remedy));
     }
     Ok(())
 }
@@ -232,7 +233,7 @@ mod tests {
             Sending { scheme: Scheme::Plain, buffer_packets: reorder::WINDOW + 1, ..sending },
             Sending { redundancy_percent: 1001, ..sending },
             Sending { queue: Some(QueueConfig { target: Duration::ZERO, ..queue }), ..sending },
-            Sending { queue: Some(QueueConfig { limit_packets: 0, ..queue }), ..sending },
+            Sending { queue: Some(QueueConfig { limit_bytes: 0, ..queue }), ..sending },
             Sending { queue: Some(QueueConfig { target: 2 * queue.interval, ..queue }), ..sending },
         ] {
             assert_eq!(bad.settings(&local, true).unwrap_err().exit_code(), 2);

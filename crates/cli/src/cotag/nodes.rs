@@ -87,7 +87,7 @@ pub(crate) struct GatewayArgs {
     /// The time within which they must have come below it: CoDel's interval [default: 300ms]
     #[arg(long, value_name = "DURATION", hide_short_help = true)]
     queue_interval: Option<String>,
-    /// The most packets that wait in it [default: 10240]
+    /// The most packets of 1500 bytes that wait in it; of others as many bytes [default: 10240]
     #[arg(long, value_name = "PACKETS", hide_short_help = true)]
     queue_packets: Option<usize>,
     /// No queue, as COTAG has it: what links cannot carry within an interval is given away
@@ -490,7 +490,7 @@ impl GatewayArgs {
         let queue = QueueConfig {
             target: time("--queue-target", &self.queue_target, default.target)?,
             interval: time("--queue-interval", &self.queue_interval, default.interval)?,
-            limit_packets: self.queue_packets.unwrap_or(default.limit_packets),
+            limit_bytes: self.queue_packets.map_or(default.limit_bytes, QueueConfig::full_packets),
         };
         Ok(Some(queue).filter(|_| !self.no_queue))
     }

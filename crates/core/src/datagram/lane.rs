@@ -189,7 +189,7 @@ impl Lane {
         let config = QueueConfig {
             target: Duration::from_millis(5),
             interval: Duration::from_millis(100),
-            limit_packets: 2048,
+            limit_bytes: QueueConfig::full_packets(2048),
         };
         Self {
             id,

@@ -419,7 +419,7 @@ fn a_link_that_flaps_hides_no_losses() {
 
 #[test]
 fn memory_is_bounded_and_drops_are_counted() {
-    let queue = QueueConfig { limit_packets: 100, ..QueueConfig::default() };
+    let queue = QueueConfig { limit_bytes: 100_000, ..QueueConfig::default() };
     let mut gateway = Gateway::new(NodeConfig { queue: Some(queue), ..config() }, 1, 1, at(0));
     for flow in 0..1000_u16 {
         gateway.receive(flow, &[0; 1000], at(0)).unwrap();

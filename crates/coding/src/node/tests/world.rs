@@ -52,7 +52,7 @@ impl Link {
 const QUEUE: QueueConfig = QueueConfig {
     target: Duration::from_millis(1),
     interval: Duration::from_millis(10),
-    limit_packets: 12,
+    limit_bytes: 12 * 128,
 };
 
 /// When traffic ends and when the world does, in steps of 100 µs. In between, twelve packets may wait in
