@@ -15,7 +15,7 @@ use super::pool::Pool;
 use super::redundancy::LossReport;
 use super::release::Release;
 use super::seal::Place;
-use super::{NodeConfig, NodeError};
+use super::{Mode, NodeConfig, NodeError};
 use crate::coefficients::Coding;
 use crate::decoder::Decoder;
 use crate::generation::Verdict;
@@ -133,6 +133,8 @@ struct Generation {
     /// Gone when everything has been handed out.
     decoder: Option<Decoder>,
     size: u8,
+    /// Packets of the first pass that came, at most as many as it has packets.
+    first_pass: u8,
     /// The links whose combinations are in it.
     combined: LinkSet,
     /// What was computed, and what came as it is though it was known.
@@ -193,6 +195,8 @@ pub struct Device {
     decoders: Pool<Decoder>,
     buffers: Vec<Vec<u8>>,
     stats: DeviceStats,
+    /// Packets of the first pass that came.
+    first_pass: u64,
     /// What was reported so far.
     reported: LossReport,
 }
@@ -213,6 +217,7 @@ impl Device {
             decoders: Pool::new(&config),
             buffers: Vec::new(),
             stats: DeviceStats::default(),
+            first_pass: 0,
             reported: LossReport::default(),
         }
     }
@@ -284,6 +289,10 @@ impl Device {
         let cohort = self.cohort(header.label, now);
         let (cohort, generation) = (cohort, self.generation(cohort, header));
         let entry = &mut self.open[cohort].generations[generation];
+        if header.priority == Priority::High && entry.first_pass < header.size {
+            entry.first_pass += 1;
+            self.first_pass += 1;
+        }
         let Some(decoder) = &mut entry.decoder else {
             entry.add_redundant(header.coding, &mut self.stats);
             return Ok(());
@@ -355,7 +364,17 @@ impl Device {
             let Header { flow, generation: number, first, size, .. } = *header;
             let (decoder, combined) = (Some(decoder), LinkSet::default());
             let (computed, known) = Default::default();
-            let new = Generation { flow, number, first, decoder, size, combined, computed, known };
+            let new = Generation {
+                flow,
+                number,
+                first,
+                decoder,
+                size,
+                first_pass: 0,
+                combined,
+                computed,
+                known,
+            };
             generations.insert(at, new);
             at
         })
@@ -401,14 +420,19 @@ impl Device {
 
     /// What it has to report to the gateway since it was asked last; `None` if nothing. What was
     /// computed and came nevertheless is not missing: otherwise combinations that are faster than what
-    /// they stand for would call for more of them.
+    /// they stand for would call for more of them. Where all are combinations, those of the first pass
+    /// have come or not.
     pub fn poll_report(&mut self) -> Option<LossReport> {
         let DeviceStats { delivered, recovered, overtaken, lost, .. } = self.stats;
         let before = self.reported;
+        let came = match self.config.mode {
+            Mode::Systematic => overtaken,
+            Mode::Dense => self.first_pass,
+        };
         let known = LossReport {
             // What waits to be handed out counts as well.
             packets: delivered + self.ready.len() as u64 + lost,
-            missing: (recovered + lost).saturating_sub(overtaken).max(before.missing),
+            missing: (recovered + lost).saturating_sub(came).max(before.missing),
         };
         self.reported = known;
         let report = LossReport {

@@ -279,14 +279,19 @@ impl Gateway {
         Some(u64::from(waiting.bytes))
     }
 
-    /// Without cut-through: takes in what the links carry in the interval that begins, or everything
-    /// if the rate of one is not known.
+    /// Without cut-through: takes in what the links carry in the interval that begins, besides what losses
+    /// call for, or everything if the rate of one is not known.
     fn admit_for_interval(&mut self, now: Instant, seal: &mut dyn Seal) {
         let mut rates = self.paces.iter().map(|pace| pace.as_ref().map(Pacer::rate));
         let rate = rates.try_fold(0_u64, |sum, rate| Some(sum.saturating_add(rate?.as_bps())));
         let bits =
             rate.map(|bps| u128::from(bps) * self.config.interval.as_nanos() / 1_000_000_000);
         let mut room = bits.map_or(u64::MAX, |bits| (bits / 8 * FILLED.0 / FILLED.1) as u64);
+        if rate.is_some() && self.config.redundancy == Redundancy::Learned {
+            let most = f64::from(self.config.redundancy_percent) / 100.0;
+            let share = self.losses.share(self.config.limits.packets).min(most);
+            room = (room as f64 / (1.0 + share)) as u64;
+        }
         let overhead = u64::from(self.config.overhead_bytes);
         while room > 0
             && let Some(bytes) = self.admit(now, seal)

@@ -129,20 +129,27 @@ impl Losses {
         quota
     }
 
+    /// About how many combinations go before new packets for each packet in generations of this size.
+    pub(super) fn share(&self, size: u8) -> f64 {
+        wanted(self.part, size, &mut Needs::new(self.part)) / f64::from(size)
+    }
+
     /// How many combinations generations of these sizes get together.
     fn quota(&mut self, sizes: impl Iterator<Item = u8>) -> usize {
         let p = self.part;
         let mut needs = Needs::new(p);
-        let of = |size: u8| {
-            let mean = f64::from(size) * p;
-            let least = if p > KNOWN { f64::from(size) * LEAST } else { 0.0 };
-            let needed = f64::from(needs.of(size));
-            least.max(mean + (needed - mean).max(0.0) * several(mean))
-        };
-        let wanted = sizes.map(of).sum::<f64>() + self.carry;
+        let wanted = sizes.map(|size| wanted(p, size, &mut needs)).sum::<f64>() + self.carry;
         self.carry = wanted.fract();
         wanted as usize
     }
+}
+
+/// How many combinations a generation of `size` packets gets on average where a part p is missing.
+fn wanted(p: f64, size: u8, needs: &mut Needs) -> f64 {
+    let mean = f64::from(size) * p;
+    let least = if p > KNOWN { f64::from(size) * LEAST } else { 0.0 };
+    let needed = f64::from(needs.of(size));
+    least.max(mean + (needed - mean).max(0.0) * several(mean))
 }
 
 /// What is needed above the mean counts where losses are more than single ones: for one in a hundred

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use weftline_core::Bitrate;
 
-use super::super::{Device, Gateway, LossReport, Mode, NodeConfig, QueueConfig, Redundancy};
+use super::super::{
+    Device, Gateway, GatewayStats, LossReport, Mode, NodeConfig, QueueConfig, Redundancy,
+};
 use super::{at, config};
 use crate::wire::{Packet, Priority};
 use weftline_core::Instant;
@@ -295,6 +297,60 @@ fn what_is_learned_goes_before_new_packets() {
     (0..100).for_each(|_| gateway.learn(LossReport { packets: 1000, missing: 50 }));
     let lossy = taken_percent(&mut gateway, 60, 120);
     assert!((25.0..30.0).contains(&lossy), "{lossy}");
+}
+
+/// Two seconds in which a packet in twenty is lost and more waits than links carry: what the device has
+/// reported and lost in the second one, and what the gateway did.
+fn loses_one_in_twenty(config: NodeConfig) -> (LossReport, u64, GatewayStats) {
+    let mut gateway = gateway(NodeConfig { redundancy: Redundancy::Learned, ..config });
+    let mut device = Device::new(config, 2);
+    let (mut sent, mut out, mut known) = (0_u32, Vec::new(), LossReport::default());
+    let mut lost = 0;
+    for us in (0..2_000_000_u64).step_by(10) {
+        let now = Instant::from_nanos(1000 * us);
+        (gateway.queued()..500).for_each(|_| gateway.receive_as(0, &[7; 100], BYTES, now).unwrap());
+        for link in 0..2 {
+            out.clear();
+            while gateway.poll_transmit(link, now, &mut out).is_some() {
+                gateway.sent(link, u64::from(BYTES), now);
+                sent += 1;
+                if !sent.is_multiple_of(20) {
+                    let _ = device.receive(link, &out, now);
+                }
+                out.clear();
+            }
+        }
+        if us % 10_000 == 0 {
+            device.handle_timeout(now);
+            while device.poll_delivery(&mut out).is_some() {
+                out.clear();
+            }
+            if let Some(report) = device.poll_report() {
+                gateway.learn(report);
+                known.packets += report.packets;
+                known.missing += report.missing;
+            }
+            if us == 1_000_000 {
+                (known, lost) = (LossReport::default(), device.stats().lost);
+            }
+        }
+    }
+    (known, device.stats().lost - lost, gateway.stats())
+}
+
+#[test]
+fn the_paper_s_scheme_has_room_for_what_losses_call_for_and_learns_them_too() {
+    let through = NodeConfig { cut_through: true, ..config() };
+    for config in [through, config(), NodeConfig { mode: Mode::Dense, ..config() }] {
+        let (known, lost, stats) = loses_one_in_twenty(config);
+        let missing = known.missing as f64 / known.packets as f64;
+        let taken = stats.low as f64 / stats.high as f64;
+        let lost = lost as f64 / known.packets as f64;
+        let what = format!("{missing} missing, {taken} taken, {lost} lost: {stats:?} {config:?}");
+        assert!((0.045..0.055).contains(&missing), "{what}");
+        assert!((0.2..0.35).contains(&taken), "{what}");
+        assert!(lost < 0.001 && stats.given == 0, "{what}");
+    }
 }
 
 /// Combinations of five seconds in which the first of two links loses a packet in twenty, and the second
