@@ -60,13 +60,13 @@ pub struct Sending {
 }
 
 impl Default for Sending {
-    /// Systematic, T of 2 ms, G of 32, redundancy as losses call for, 4096 packets held,
+    /// Systematic, T of 10 ms, in which links of 40 Mb/s carry a generation, G of 32, redundancy as losses call for, 4096 packets held,
     /// links of 1500 bytes, a queue, cut-through: with it TCP has more of what the links carry, and packets
     /// wait less (docs/performance.md).
     fn default() -> Self {
         Self {
             scheme: Scheme::Systematic,
-            interval: Duration::from_millis(2),
+            interval: Duration::from_millis(10),
             generation: 32,
             redundancy_percent: 100,
             redundancy: Redundancy::Learned,
@@ -113,7 +113,7 @@ impl Sending {
         let Self { generation, buffer_packets, redundancy_percent, .. } = self;
         if !INTERVALS.contains(&self.interval) {
             let interval = format!("{:?}", self.interval);
-            let remedy = "give 200us to 200ms; COTAG's default is 2ms";
+            let remedy = "give 200us to 200ms; the default is 10ms";
             return Err(refuse(&[("--interval", &interval)], remedy));
         }
         if !self.interval.subsec_nanos().is_multiple_of(1000) {

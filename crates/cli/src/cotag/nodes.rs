@@ -70,7 +70,7 @@ pub(crate) struct GatewayArgs {
     /// come, and only what is redundant waits
     #[arg(long, conflicts_with_all = ["plain", "dense"], hide_short_help = true)]
     store_and_forward: bool,
-    /// T: packets that come within it are coded together [default: 2ms]
+    /// T: packets that come within it are coded together [default: 10ms]
     #[arg(long, value_name = "DURATION")]
     interval: Option<String>,
     /// The most packets of a generation, G; each costs a byte in every packet [default: 32]

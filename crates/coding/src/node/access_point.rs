@@ -273,6 +273,13 @@ impl AccessPoint {
         if !self.config.recoding {
             return None;
         }
+        for served in &mut self.served {
+            let shows = shows(served);
+            if let Some(cohort_packets) = served.send_owed(&mut self.rng, shows, out) {
+                self.stats.recoded += 1;
+                return self.sent(Priority::Low, cohort_packets);
+            }
+        }
         let limited = self.config.no_more_than_received;
         for served in &mut self.served {
             let shows = shows(served);

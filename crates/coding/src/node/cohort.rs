@@ -233,6 +233,11 @@ impl Cohort {
         (self.order.len() as u64 * u64::from(percent) / 100) as usize
     }
 
+    /// Whether another redundant packet goes where there is time left.
+    pub(super) fn may_take(&self) -> bool {
+        self.taken < self.spare
+    }
+
     /// Appends a redundant packet to `out`, as many as are wanted or, with time left, as there may
     /// be.
     pub(super) fn send_redundant(

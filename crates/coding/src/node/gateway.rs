@@ -501,7 +501,8 @@ impl Gateway {
         // A link that has room and was asked takes nothing now.
         let later = |room: &Instant| *room > self.now;
         let room = self.paces.iter().flatten().map(Pacer::next_room).filter(later).min();
-        let sends = waits || self.sending.unsent() + self.forming.unsent() > 0;
+        let unsent = self.sending.unsent() + self.forming.unsent() > 0;
+        let sends = waits || unsent || self.sending.may_take();
         Some(room.filter(|_| sends).map_or(end, |room| room.min(end)))
     }
 

@@ -24,6 +24,8 @@ struct Generation {
     /// The gateway's tags over its names: while its size is not known, and with it.
     tags: [Tag; 2],
     recoder: Recoder,
+    /// Combinations that came and added nothing to what was here.
+    owed: u8,
 }
 
 impl Generation {
@@ -107,6 +109,10 @@ impl Served {
         }
         let verdict = taken?;
         self.received += 1;
+        if verdict == Verdict::Redundant && header.priority == Priority::Low {
+            let entry = &mut self.generations[generation];
+            entry.owed = entry.owed.saturating_add(1);
+        }
         if verdict == Verdict::Innovative {
             let number = self.generations[generation].recoder.rank() - 1;
             match header.priority {
@@ -136,7 +142,8 @@ impl Served {
                 let Header { flow, generation: number, cohort_packets, first, .. } = *header;
                 let last = self.generations.len();
                 let tags = [Tag::default(); 2];
-                let new = Generation { flow, number, cohort_packets, first, tags, recoder };
+                let owed = 0;
+                let new = Generation { flow, number, cohort_packets, first, tags, recoder, owed };
                 self.generations.push(new);
                 self.index.insert(at, (key, last));
                 (last, false)
@@ -195,6 +202,19 @@ impl Served {
         cohort_packets
     }
 
+    /// Appends a new combination to `out` for one that came and added nothing to what is here: what went
+    /// out may be lost on the way.
+    pub(super) fn send_owed(
+        &mut self,
+        rng: &mut Rng,
+        shows: bool,
+        out: &mut Vec<u8>,
+    ) -> Option<u16> {
+        let owing = self.generations.iter().position(|generation| generation.owed > 0)?;
+        self.generations[owing].owed -= 1;
+        self.recode(owing, rng, shows, out)
+    }
+
     /// Appends a new combination of a generation, in turns, to `out`.
     pub(super) fn send_recoded(
         &mut self,
@@ -206,32 +226,41 @@ impl Served {
         if !self.taking || (limited && self.sent >= self.received) {
             return None;
         }
-        for _ in 0..self.generations.len() {
+        (0..self.generations.len()).find_map(|_| {
             let turn = self.turn % self.generations.len();
             self.turn = turn + 1;
-            let size = self.generations[turn].recoder.size();
-            let tag = self.generations[turn].tag(size);
-            let Generation { flow, number, cohort_packets, first, recoder, .. } =
-                &mut self.generations[turn];
-            let cohort_packets = if shows { *cohort_packets } else { 0 };
-            let Some(recoded) = recoder.recode(rng) else { continue };
-            let header = Header {
-                label: self.label,
-                priority: Priority::Low,
-                flow: *flow,
-                generation: *number,
-                size,
-                cohort_packets,
-                first: *first,
-                tag,
-                coding: Coding::Vector(recoded.vector()),
-            };
-            header.encode(out);
-            recoded.append_payload(out);
-            self.sent += 1;
-            return Some(cohort_packets);
-        }
-        None
+            self.recode(turn, rng, shows, out)
+        })
+    }
+
+    fn recode(
+        &mut self,
+        generation: usize,
+        rng: &mut Rng,
+        shows: bool,
+        out: &mut Vec<u8>,
+    ) -> Option<u16> {
+        let size = self.generations[generation].recoder.size();
+        let tag = self.generations[generation].tag(size);
+        let Generation { flow, number, cohort_packets, first, recoder, .. } =
+            &mut self.generations[generation];
+        let cohort_packets = if shows { *cohort_packets } else { 0 };
+        let recoded = recoder.recode(rng)?;
+        let header = Header {
+            label: self.label,
+            priority: Priority::Low,
+            flow: *flow,
+            generation: *number,
+            size,
+            cohort_packets,
+            first: *first,
+            tag,
+            coding: Coding::Vector(recoded.vector()),
+        };
+        header.encode(out);
+        recoded.append_payload(out);
+        self.sent += 1;
+        Some(cohort_packets)
     }
 
     /// Gives the latest packet of low priority away, if there is one: its room is needed.

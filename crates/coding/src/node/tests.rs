@@ -332,6 +332,20 @@ fn an_access_point_sends_a_cohort_from_the_next_ones_first_packet_on() {
     assert_eq!(sent_by(&mut ap, at(49))[0], "A3 packet 0 of 1 (1 in all), high");
 }
 
+/// What it has sent may be lost on its radio, however much of it there was.
+#[test]
+fn a_combination_that_adds_nothing_is_replaced_by_a_new_one_at_once() {
+    let early = NodeConfig { redundancy_percent: 50, cut_through: true, ..config() };
+    let cohorts = cohorts(&[4], NodeConfig { cut_through: false, ..early });
+    let mut ap = AccessPoint::new(early, 1, 1);
+    for packet in &cohorts[0] {
+        ap.receive(0, packet, at(13)).unwrap();
+    }
+    let log = sent_by(&mut ap, at(13));
+    let recoded = log.iter().filter(|sent| sent.contains("recoded of 4")).count();
+    assert_eq!((ap.stats().redundant, recoded), (2, 2), "{log:?}");
+}
+
 #[test]
 fn a_full_access_point_drops_low_priority_first() {
     let config = NodeConfig { buffer_packets: 3, ..config() };

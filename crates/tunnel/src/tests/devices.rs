@@ -8,14 +8,13 @@ use etherparse::PacketBuilder;
 use weftline_coding::node::Pacer;
 use weftline_core::{Bitrate, Instant};
 
-use super::{local, secret};
+use super::{brief, local, secret};
 use crate::ap_end::ApEnd;
 use crate::class::Class;
 use crate::device_end::DeviceEnd;
 use crate::endpoint::{Around, Use};
 use crate::frame::{self, EpochList, Frame, Keepalive};
 use crate::members::{GatewayDevice, Members};
-use crate::settings::Sending;
 
 const APS: usize = 3;
 const DEVICES: usize = 3;
@@ -118,7 +117,7 @@ impl World {
             addresses: vec![format!("10.9.0.{}/32", 2 + number).parse().unwrap()],
         };
         let devices: Vec<_> = keys.iter().enumerate().map(device).collect();
-        let sending = Sending::default();
+        let sending = brief();
         let gateway = Members::new(&local(1), &devices, sending, true, APS, now).unwrap();
         Self {
             now,

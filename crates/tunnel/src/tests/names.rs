@@ -8,7 +8,7 @@ use super::*;
 #[test]
 fn a_packet_is_taken_in_its_own_generation_only() {
     for repaired in [true, false] {
-        let mut world = World::joined(Sending::default(), honest);
+        let mut world = World::joined(brief(), honest);
         let first = send(&mut world, 0..4);
         world.now += Duration::from_millis(2);
         let second = send(&mut world, 4..8);

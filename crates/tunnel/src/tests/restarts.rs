@@ -8,7 +8,7 @@ fn value(counters: &[Counter], name: &str) -> u64 {
 
 #[test]
 fn a_gateway_counts_what_it_had_not_sent_to_a_device_that_was_started_anew() {
-    let default = Sending::default();
+    let default = brief();
     let schemes = [
         default,
         // Packets that are in a cohort at once.
@@ -41,7 +41,7 @@ fn a_gateway_counts_what_it_had_not_sent_to_a_device_that_was_started_anew() {
 #[test]
 fn a_device_that_was_away_for_long_is_served_again() {
     for (intervals, begins_anew) in [(3_u64 << 30, true), (1 << 30, true), (1 << 28, false)] {
-        let mut world = World::joined(Sending::default(), honest);
+        let mut world = World::joined(brief(), honest);
         world.run(50);
         (0..20).for_each(|_| world.step(0));
         let epoch = world.gateway.epoch();
@@ -58,7 +58,7 @@ fn a_device_that_was_away_for_long_is_served_again() {
 
 /// Begins the gateway anew and lets the device hear of it; what the device has discarded.
 fn begin_anew(world: &mut World) -> u64 {
-    let sending = Sending::default();
+    let sending = brief();
     let settings = sending.settings(&local(1), true).unwrap();
     let device = secret(2).public();
     world.gateway = GatewayEnd::new(local(1), device, settings, sending, 2, world.now).unwrap();
@@ -79,7 +79,7 @@ fn a_device_counts_what_it_had_not_handed_out_of_a_gateway_that_was_started_anew
             world.device.receive(0, Frame::decode(frame).unwrap(), Class::NONE, world.now);
         }
     };
-    let mut world = World::joined(Sending::default(), honest);
+    let mut world = World::joined(brief(), honest);
     let frames = send(&mut world, 0..40);
     // The first is handed out, and its generation waits for the others; three of them, and four of
     // the next, wait for the second.
@@ -89,13 +89,13 @@ fn a_device_counts_what_it_had_not_handed_out_of_a_gateway_that_was_started_anew
     take(&mut world, &frames[34..38]);
     assert_eq!(begin_anew(&mut world), 7);
 
-    let mut world = World::joined(Sending::default(), honest);
+    let mut world = World::joined(brief(), honest);
     let frames = send(&mut world, 0..40);
     // A whole generation is due, and so is what follows.
     take(&mut world, &frames[..35]);
     assert_eq!(begin_anew(&mut world), 35);
 
-    let mut world = World::joined(Sending::default(), honest);
+    let mut world = World::joined(brief(), honest);
     let frames = send(&mut world, 0..40);
     take(&mut world, &frames);
     world.device.deliver(|_| {});
