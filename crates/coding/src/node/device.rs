@@ -72,6 +72,11 @@ impl Indices {
         is_new
     }
 
+    /// How many there are that are not among others.
+    fn without(self, others: Self) -> u32 {
+        self.0.iter().zip(others.0).map(|(word, other)| (word & !other).count_ones()).sum()
+    }
+
     fn has(self, index: u8) -> bool {
         self.0[usize::from(index / 64)] & 1 << (index % 64) != 0
     }
@@ -154,6 +159,18 @@ impl Generation {
         }
     }
 
+    /// Packets that were computed, and of which what was sent first has not come: themselves, or, where all
+    /// are combinations, so many of these.
+    fn unseen(&self, mode: Mode) -> u32 {
+        match mode {
+            Mode::Systematic => self.computed.without(self.known),
+            Mode::Dense => self
+                .computed
+                .without(Indices::default())
+                .min(self.size.saturating_sub(self.first_pass).into()),
+        }
+    }
+
     /// Notes what the decoder has computed.
     fn add_computed(&mut self, stats: &mut DeviceStats) {
         let Some(decoder) = &self.decoder else { return };
@@ -195,8 +212,8 @@ pub struct Device {
     decoders: Pool<Decoder>,
     buffers: Vec<Vec<u8>>,
     stats: DeviceStats,
-    /// Packets of the first pass that came.
-    first_pass: u64,
+    /// Packets of closed cohorts that were computed, and of which what was sent first never came.
+    unseen: u64,
     /// What was reported so far.
     reported: LossReport,
 }
@@ -217,7 +234,7 @@ impl Device {
             decoders: Pool::new(&config),
             buffers: Vec::new(),
             stats: DeviceStats::default(),
-            first_pass: 0,
+            unseen: 0,
             reported: LossReport::default(),
         }
     }
@@ -291,7 +308,6 @@ impl Device {
         let entry = &mut self.open[cohort].generations[generation];
         if header.priority == Priority::High && entry.first_pass < header.size {
             entry.first_pass += 1;
-            self.first_pass += 1;
         }
         let Some(decoder) = &mut entry.decoder else {
             entry.add_redundant(header.coding, &mut self.stats);
@@ -418,28 +434,25 @@ impl Device {
         self.stats
     }
 
-    /// What it has to report to the gateway since it was asked last; `None` if nothing. What was
-    /// computed and came nevertheless is not missing: otherwise combinations that are faster than what
-    /// they stand for would call for more of them. Where all are combinations, those of the first pass
-    /// have come or not.
+    /// What it has to report to the gateway since it was asked last; `None` if nothing. What is missing is
+    /// known when its cohort closes: until then a combination may only be faster than what it stands for.
     pub fn poll_report(&mut self) -> Option<LossReport> {
-        let DeviceStats { delivered, recovered, overtaken, lost, .. } = self.stats;
+        let DeviceStats { delivered, lost, .. } = self.stats;
         let before = self.reported;
-        let came = match self.config.mode {
-            Mode::Systematic => overtaken,
-            Mode::Dense => self.first_pass,
-        };
         let known = LossReport {
             // What waits to be handed out counts as well.
             packets: delivered + self.ready.len() as u64 + lost,
-            missing: (recovered + lost).saturating_sub(came).max(before.missing),
+            missing: self.unseen + lost,
         };
-        self.reported = known;
         let report = LossReport {
             packets: known.packets - before.packets,
             missing: known.missing - before.missing,
         };
-        (report.packets > 0).then_some(report)
+        // What is missing is said with packets, of which it is a part.
+        (report.packets > 0).then(|| {
+            self.reported = known;
+            report
+        })
     }
 
     /// Packets that it holds to decode others, at most [`NodeConfig::buffer_packets`].
@@ -516,6 +529,7 @@ impl Device {
         self.remembered -= cohort.generations.len();
         for generation in &mut cohort.generations {
             recover(generation, &mut self.stats, &mut self.corrupt);
+            self.unseen += u64::from(generation.unseen(self.config.mode));
             let Some(decoder) = generation.decoder.take() else { continue };
             let release = self.flows.entry(generation.flow).or_default();
             // Of a size that is not known, as many as have come.
