@@ -40,7 +40,7 @@ macro_rules! serial_number {
 
 serial_number! {
     /// A cohort's label, the number of its interval T (COTAG §III-C). It counts intervals, empty
-    /// ones too: at the default of 2 ms half the circle is 49 days, so that a flow that has been
+    /// ones too: at the default of 10 ms half the circle is 248 days, so that a flow that has been
     /// silent for long does not seem to go back.
     Label
 }

@@ -82,6 +82,8 @@ struct Codel {
 struct Flow {
     packets: VecDeque<Waiting>,
     bytes: u64,
+    /// What they count for where there is room for so many bytes.
+    room: u64,
     credit: i64,
     codel: Codel,
 }
@@ -175,14 +177,15 @@ impl FqCodel {
         });
         entry.packets.push_back(Waiting { packet: copy, bytes, flow, came: now });
         entry.bytes += u64::from(bytes);
+        entry.room += room_of(bytes);
         self.packets += 1;
         self.bytes += u64::from(bytes);
         self.room += room_of(bytes);
     }
 
-    /// Drops the longest flow's oldest packet, as if there was no room for it.
+    /// Drops packets of the longest flow, as if there was no room for another.
     pub fn drop_longest(&mut self) {
-        self.drop_of_longest(1);
+        self.drop_of_longest(BATCH);
     }
 
     /// Drops the older half of the longest flow's packets, so many at most. One that is empty then stays
@@ -192,7 +195,7 @@ impl FqCodel {
         {
             self.looked += self.flows.len();
         }
-        let longest = self.flows.iter().max_by_key(|(_, flow)| flow.bytes);
+        let longest = self.flows.iter().max_by_key(|(_, flow)| flow.room);
         let Some((&bucket, flow)) = longest else { return };
         for _ in 0..flow.packets.len().div_ceil(2).min(most) {
             let flow = self.flows.get_mut(&bucket).expect("it was found above");
@@ -306,6 +309,7 @@ impl Flow {
     fn take(&mut self) -> Option<Waiting> {
         let packet = self.packets.pop_front()?;
         self.bytes -= u64::from(packet.bytes);
+        self.room -= room_of(packet.bytes);
         Some(packet)
     }
 
@@ -466,7 +470,9 @@ mod tests {
 
     #[test]
     fn small_packets_may_wait_as_long_as_large_ones_and_do_not_take_all_memory() {
-        for (bytes, most) in [(1500, 1000), (300, 5000), (128, 11_718), (20, 11_718), (9000, 166)] {
+        for (bytes, most) in
+            [(1500, 1000), (300, 5000), (128, 11_718), (20, 11_718), (0, 11_718), (9000, 166)]
+        {
             let mut queue = FqCodel::new(CONFIG);
             (0..20_000_u32).for_each(|n| queue.push((n % 7) as u16, &[0], bytes, at(0)));
             // A batch may have made way for the last one.

@@ -28,7 +28,7 @@ const EVERY: Duration = Duration::from_millis(10);
 /// the longest one padding is 20 kb/s.
 const EVERY_IDLE: Duration = Duration::from_millis(150);
 const EVERY_IDLE_MAX: Duration = Duration::from_secs(10);
-/// So many bytes of packets make the next train due before that: half of its own.
+/// So many bytes of packets make the next train due before that: half of a whole train's.
 const EARNED: usize = TRAIN as usize * SIZE as usize / 2;
 /// The part of the link's time that trains may take.
 const SHARE: u32 = 5;
@@ -94,6 +94,7 @@ impl CapacityEstimator {
         self.measurement = self.measurement.wrapping_add(1);
         self.pacer = new_pacer(now);
         (self.known, self.sent) = (None, EARNED);
+        (self.last_train, self.idle) = (now, EVERY_IDLE);
     }
 
     /// What the link carries; zero while it stands still, `None` while it is not known.
@@ -111,15 +112,24 @@ impl CapacityEstimator {
         self.pacer.hear(now);
     }
 
+    /// The receiver says nothing, or that it hears nothing: the link stands still. A train that would tell
+    /// may be seconds away while there is nothing to send.
+    pub(crate) fn lose(&mut self) {
+        if self.rate().is_some_and(|rate| rate > Bitrate::ZERO) {
+            self.estimator.on_silence();
+        }
+    }
+
     /// When [`Self::poll`] has something.
     pub(crate) fn poll_timeout(&self) -> Instant {
         let due = self.pacer.poll_timeout();
         if self.is_used() { due } else { due.max(self.last_train + self.idle) }
     }
 
-    /// Whether a train of padding only would be no more than twice what is sent.
+    /// Whether a train of padding only would be no more than twice what is sent; or whether nothing can be
+    /// sent before one is heard of.
     fn is_used(&self) -> bool {
-        self.sent >= EARNED
+        self.sent >= EARNED || self.rate().is_none_or(|rate| rate == Bitrate::ZERO)
     }
 
     /// A train that is to be sent now; one of no packets is a mark only.
@@ -452,6 +462,32 @@ mod tests {
         // Voice: 80 kb/s.
         let voice = padding(10);
         assert!(voice < 2.2 * 80e3, "{voice} b/s beside 80 kb/s");
+    }
+
+    #[test]
+    fn a_link_that_was_lost_while_nothing_was_sent_is_measured_as_soon_as_it_is_back() {
+        let mut world = World::new();
+        world.packets = 0;
+        (1..=60_000).for_each(|at| world.step(at, 100));
+        (60_001..=63_000).for_each(|at| world.step(at, 0));
+        world.estimator.lose();
+        assert_eq!(world.mbps(), Some(0.0));
+        (63_001..=65_000).for_each(|at| world.step(at, 0));
+        (65_001..=65_300).for_each(|at| world.step(at, 100));
+        assert!(world.mbps() > Some(0.0), "{:?}", world.mbps());
+    }
+
+    #[test]
+    fn where_no_rate_is_known_trains_go_on_though_nothing_can_be_sent() {
+        let mut world = World::new();
+        world.packets = 0;
+        world.estimator.restart(Instant::from_millis(1_000_000));
+        // The first ones are lost.
+        (1_000_000..1_000_020).for_each(|at| world.step(at, 100));
+        world.queue.clear();
+        world.reports.clear();
+        (1_000_020..1_001_000).for_each(|at| world.step(at, 100));
+        assert!(world.mbps() > Some(90.0), "{:?}", world.mbps());
     }
 
     #[test]

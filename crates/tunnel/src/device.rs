@@ -314,7 +314,7 @@ impl Device {
                         first.send_classed(0, frame, class, now);
                         for path in others {
                             frame.clear();
-                            if end.seal_again(frame) {
+                            if path.is_up(0, now) && end.seal_again(frame) {
                                 path.send_classed(0, frame, class, now);
                             }
                         }

@@ -304,6 +304,12 @@ impl Endpoint {
             self.put(index, &frame, Turn::First, now);
         }
         let peer = &mut self.peers[index];
+        if !peer.presence.is_there(now)
+            && let Some(estimator) = peer.capacity()
+        {
+            estimator.lose();
+            peer.take_rate();
+        }
         if let Some(burst) = peer.capacity().and_then(|estimator| estimator.poll(now)) {
             peer.take_rate();
             peer.begin_train(burst);

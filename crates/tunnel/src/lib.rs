@@ -59,6 +59,7 @@ mod trust;
 mod tun;
 mod turns;
 mod udp;
+mod way;
 
 pub use access_point::{AccessPoint, AccessPointConfig, AccessPointPeer};
 pub use device::{Device, DeviceConfig, DevicePeer, Uplink};

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::io;
 
 use crate::class::Class;
-use crate::udp::Way;
+use crate::way::Way;
 
 /// Most bytes that leave in one system call: the kernel's 64 KiB with all headers.
 const BATCH_BYTES: usize = 60_000;

@@ -13,7 +13,7 @@ use crate::key::PublicKey;
 use crate::outbox::{Outbox, Sent};
 use crate::probe::Burst;
 use crate::reach::{Longest, Reach};
-use crate::udp::Way;
+use crate::way::Way;
 
 /// A neighbour that is back at its former address so often within [`FLAP_TIME`] is two neighbours.
 const FLAPS: u32 = 3;
@@ -277,8 +277,10 @@ impl Peer {
 
     /// Notes that it is at this address now.
     pub(crate) fn is_at(&mut self, way: Way) {
-        if self.to() != Some(way) {
-            (self.address, self.own) = (Some(way.peer), way.own);
+        let is_other =
+            self.address != Some(way.peer) || self.own.is_some_and(|own| Some(own) != way.own);
+        (self.address, self.own) = (Some(way.peer), way.own);
+        if is_other {
             self.forget_way();
         }
     }

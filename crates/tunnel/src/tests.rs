@@ -216,7 +216,7 @@ impl World {
     }
 }
 
-/// T of 2 ms: these worlds' steps are of one.
+/// T of 2 ms, two steps of these worlds.
 fn brief() -> Sending {
     Sending { interval: Duration::from_millis(2), ..Sending::default() }
 }

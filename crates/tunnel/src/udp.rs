@@ -13,6 +13,7 @@ use crate::TunnelError;
 use crate::class::Class;
 use crate::outbox::Kernel;
 use crate::sys::{stop_addresses, stop_timestamps};
+use crate::way::Way;
 
 /// Reads in one system call, and the bytes of each: a GRO super-packet.
 const READS: usize = 8;
@@ -37,21 +38,6 @@ impl std::str::FromStr for Via {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         Ok(text.parse().map_or_else(|_| Self::Interface(text.to_owned()), Self::Address))
-    }
-}
-
-/// Where a datagram goes, and from which address of this machine, if that matters: a neighbour, and each
-/// translator of addresses on the way, takes an answer from where it has asked only.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Way {
-    pub(crate) peer: SocketAddr,
-    pub(crate) own: Option<IpAddr>,
-}
-
-impl Way {
-    /// To `peer`, from the address that the system takes.
-    pub(crate) fn to(peer: SocketAddr) -> Self {
-        Self { peer, own: None }
     }
 }
 
@@ -164,9 +150,10 @@ impl Kernel for Socket {
         segment_size: Option<usize>,
         class: Class,
     ) -> io::Result<()> {
-        if class.dscp() != 0 {
-            // The crate sets ECN only.
-            return send_with_dscp(&self.socket, to, contents, segment_size, class);
+        if class.dscp() != 0 || to.own.is_some_and(|own| own.is_ipv6()) {
+            // The crate sets ECN only. And where this machine has lost an IPv6 address, it takes the kernel's
+            // refusal for one of the socket, which would never again send datagrams together.
+            return send_by_ourselves(&self.socket, to, contents, segment_size, class);
         }
         let ecn = EcnCodepoint::from_bits(class.ecn());
         let transmit =
@@ -185,8 +172,8 @@ impl AsFd for Socket {
     }
 }
 
-/// Sends with a class in the IP header, both of DSCP and ECN.
-fn send_with_dscp(
+/// Sends with a class in the IP header, both of DSCP and ECN, and from the address that is asked for.
+fn send_by_ourselves(
     socket: &UdpSocket,
     to: Way,
     contents: &[u8],
@@ -232,6 +219,11 @@ fn push_control(level: i32, kind: i32, data: &[u8], out: &mut Vec<u8>) {
     out.resize(out.len().next_multiple_of(ALIGNMENT), 0);
 }
 
+/// Whether an address is of one link: the interface is needed besides, and the system finds both by itself.
+fn is_link_local(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
+}
+
 fn open(v4: bool) -> io::Result<RawSocket> {
     let domain = if v4 { Domain::IPV4 } else { Domain::IPV6 };
     RawSocket::new(domain, Type::DGRAM, Some(Protocol::UDP))
@@ -271,7 +263,7 @@ impl Inbox {
         // it would never again send datagrams together.
         for (meta, bytes) in read.filter(|(meta, _)| meta.addr.port() != 0) {
             let ecn = meta.ecn.map_or(0, |ecn| ecn as u8);
-            let way = Way { peer: meta.addr, own: meta.dst_ip };
+            let way = Way { peer: meta.addr, own: meta.dst_ip.filter(|own| !is_link_local(*own)) };
             for datagram in bytes[..meta.len].chunks(meta.stride.max(1)) {
                 each(way, datagram, meta.timestamp, ecn);
             }

@@ -3,7 +3,8 @@
 //!
 //! With cut-through a cohort's packets go on as they come, what has high priority before what has
 //! low, older cohorts first. New combinations are made as without, from the next cohort's first
-//! packet on, and at the one after the cohort ends; or as soon as nothing is left to send of it.
+//! packet on, and at the one after the cohort ends; or as soon as nothing is left to send of it. One that
+//! came and added nothing to what is here is replaced by a new one at once: what went out may be lost.
 
 use std::collections::VecDeque;
 

@@ -2,6 +2,7 @@
 //! one flow each, and how far it has been sent.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::pool::Pool;
 use super::redundancy::Losses;
@@ -222,10 +223,13 @@ impl Cohort {
     /// Each generation gets as many redundant packets as losses call for, in turns, and together at most
     /// that percentage of the others: few ones in the order of the first pass would all be of the flows
     /// that came first.
-    pub(super) fn take_as_needed(&mut self, losses: &mut Losses, percent: u32) {
-        let (most, sizes) = (self.most(percent), self.generations.iter());
-        let sizes = sizes.map(|generation| generation.coder.encoder.size());
-        self.quota = losses.plan(sizes, most, &mut self.plan);
+    pub(super) fn take_as_needed(&mut self, losses: &mut Losses, interval: Duration, percent: u32) {
+        let (most, flows) = (self.most(percent), &self.flows);
+        let sizes = self
+            .generations
+            .iter()
+            .map(|generation| (generation.coder.encoder.size(), flows[&generation.flow].packets));
+        self.quota = losses.plan(sizes, interval, most, &mut self.plan);
         self.spare = self.plan.len();
     }
 

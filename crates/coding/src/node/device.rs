@@ -444,15 +444,12 @@ impl Device {
             packets: delivered + self.ready.len() as u64 + lost,
             missing: self.unseen + lost,
         };
-        let report = LossReport {
-            packets: known.packets - before.packets,
-            missing: known.missing - before.missing,
-        };
-        // What is missing is said with packets, of which it is a part.
-        (report.packets > 0).then(|| {
-            self.reported = known;
-            report
-        })
+        let packets = known.packets - before.packets;
+        // What is missing is said of no more packets than there are: the rest with the next ones.
+        let missing = (known.missing - before.missing).min(packets);
+        self.reported.packets += packets;
+        self.reported.missing += missing;
+        (packets > 0).then_some(LossReport { packets, missing })
     }
 
     /// Packets that it holds to decode others, at most [`NodeConfig::buffer_packets`].

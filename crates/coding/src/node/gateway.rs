@@ -289,7 +289,8 @@ impl Gateway {
         let mut room = bits.map_or(u64::MAX, |bits| (bits / 8 * FILLED.0 / FILLED.1) as u64);
         if rate.is_some() && self.config.redundancy == Redundancy::Learned {
             let most = f64::from(self.config.redundancy_percent) / 100.0;
-            let share = self.losses.share(self.config.limits.packets).min(most);
+            let NodeConfig { limits, interval, .. } = self.config;
+            let share = self.losses.share(limits.packets, interval).min(most);
             room = (room as f64 / (1.0 + share)) as u64;
         }
         let overhead = u64::from(self.config.overhead_bytes);
@@ -556,7 +557,9 @@ impl Gateway {
         let percent = self.config.redundancy_percent;
         match self.config.redundancy {
             Redundancy::Limit => self.sending.take_up_to(percent),
-            Redundancy::Learned => self.sending.take_as_needed(&mut self.losses, percent),
+            Redundancy::Learned => {
+                self.sending.take_as_needed(&mut self.losses, self.config.interval, percent);
+            }
         }
         if passed > 1 && !by_interval {
             // Nobody asked in its whole time.

@@ -50,7 +50,7 @@ pub(super) struct Served {
     pub(super) name: Name,
     /// When the last of it came, or its turn.
     pub(super) last: Instant,
-    /// Whether new combinations are made: what is to come of it has come.
+    /// Whether new combinations are made unasked: what is to come of it has come.
     pub(super) taking: bool,
     generations: Vec<Generation>,
     /// Flow and number of each generation, in order, and where it is.
@@ -109,7 +109,7 @@ impl Served {
         }
         let verdict = taken?;
         self.received += 1;
-        if verdict == Verdict::Redundant && header.priority == Priority::Low {
+        if found && verdict == Verdict::Redundant && header.priority == Priority::Low {
             let entry = &mut self.generations[generation];
             entry.owed = entry.owed.saturating_add(1);
         }
@@ -210,9 +210,11 @@ impl Served {
         shows: bool,
         out: &mut Vec<u8>,
     ) -> Option<u16> {
-        let owing = self.generations.iter().position(|generation| generation.owed > 0)?;
-        self.generations[owing].owed -= 1;
-        self.recode(owing, rng, shows, out)
+        (0..self.generations.len()).find_map(|generation| {
+            let owed = &mut self.generations[generation].owed;
+            *owed = owed.checked_sub(1)?;
+            self.recode(generation, rng, shows, out)
+        })
     }
 
     /// Appends a new combination of a generation, in turns, to `out`.

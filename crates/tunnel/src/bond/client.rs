@@ -21,7 +21,8 @@ use super::status::{BondStatus, Dropped, NamedLane, counters, tell_held};
 use super::{bond_config, lane_id};
 use crate::poll::{Poller, Source};
 use crate::tun::Tun;
-use crate::udp::{Via, Way};
+use crate::udp::Via;
+use crate::way::Way;
 use crate::{TunnelError, clock};
 
 /// How long a link without a socket is left alone before it gets another.

@@ -5,7 +5,7 @@ use weftline_core::datagram::{Frame, packet_in};
 use super::keys::{Direction, Header, LaneSecret, Opener, Refused, Sealer};
 use super::socket::{Batches, LaneSocket};
 use crate::class::{Class, NOT_CAPABLE, decapsulate};
-use crate::udp::Way;
+use crate::way::Way;
 
 /// A lane's keys and address.
 pub(super) struct LaneEnd {

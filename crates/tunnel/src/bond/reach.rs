@@ -13,7 +13,7 @@ use super::keys::{Direction, Header};
 use super::socket::{Inbox, LaneSocket};
 use super::{MTU, lane_id};
 use crate::poll::{Poller, Stop};
-use crate::udp::Way;
+use crate::way::Way;
 use crate::{TunnelError, clock};
 
 /// How often the server is asked, and how long an answer is waited for each time.

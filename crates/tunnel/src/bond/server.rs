@@ -593,7 +593,7 @@ mod tests {
     use super::super::keys::{LaneSecret, Opener, SECRET_BYTES, Sealer};
     use super::*;
     use crate::class::Class;
-    use crate::udp::Way;
+    use crate::way::Way;
 
     fn sealed(secret: &LaneSecret, lane: u8, sequence: u64, frame: &Frame<'_>) -> Vec<u8> {
         let (mut bytes, mut datagram) = (Vec::new(), Vec::new());

@@ -11,7 +11,8 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::class::{CAPABLE_1, EXPERIENCED, NOT_CAPABLE};
 use crate::sys::stop_timestamps;
-use crate::udp::{Via, Way};
+use crate::udp::Via;
+use crate::way::Way;
 
 /// Reads in one system call, and the bytes of each: a GRO super-packet.
 const READS: usize = 8;

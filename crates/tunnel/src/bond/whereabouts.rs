@@ -12,7 +12,7 @@ use std::time::Duration;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use weftline_core::Instant;
 
-use crate::udp::Way;
+use crate::way::Way;
 
 /// Bytes that an address may be sent for each that came from there (RFC 9000 §8.1).
 const TIMES: u64 = 3;

@@ -187,10 +187,16 @@ fn take_generations_without_end(wait: bool) -> [usize; 2] {
         .map(|cut_through| AccessPoint::new(NodeConfig { cut_through, ..config }, 1, 1));
     let flows = if cfg!(miri) { 60 } else { 2000_u16 };
     for flow in 0..flows {
-        for (coding, size) in [(Coding::Vector(&[0, 0, 0]), 3), (Coding::Systematic(0), 1)] {
+        let nothing = Coding::Vector(&[0, 0, 0]);
+        let sent = [
+            (nothing, 3, Priority::Low),
+            (nothing, 3, Priority::High),
+            (Coding::Systematic(0), 1, Priority::High),
+        ];
+        for (coding, size, priority) in sent {
             let header = Header {
                 label: Label(5),
-                priority: Priority::High,
+                priority,
                 flow,
                 generation: if wait { 1 + (flow >> 3) } else { 0 },
                 size,

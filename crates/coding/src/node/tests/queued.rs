@@ -296,7 +296,7 @@ fn what_is_learned_goes_before_new_packets() {
     assert!(clean < 1e-9, "{clean}");
     (0..100).for_each(|_| gateway.learn(LossReport { packets: 1000, missing: 50 }));
     let lossy = taken_percent(&mut gateway, 60, 120);
-    assert!((25.0..30.0).contains(&lossy), "{lossy}");
+    assert!((24.0..32.0).contains(&lossy), "{lossy}");
 }
 
 /// Two seconds in which a packet in twenty is lost and more waits than links carry: what the device has
@@ -372,8 +372,8 @@ fn what_is_redundant_goes_though_nothing_else_happens() {
         }
         now = gateway.poll_timeout().unwrap_or(at(24)).max(due + Duration::from_micros(1));
     }
-    // 3 % of 32 + 7 packets: more than seven are missing once in 10,000 times.
-    assert_eq!((gateway.stats().high, gateway.stats().low), (32, 7));
+    // Of 38 packets, 3 % of which are lost, more than six are missing once in 2000 times.
+    assert_eq!((gateway.stats().high, gateway.stats().low), (32, 6));
 }
 
 /// Combinations of five seconds in which the first of two links loses a packet in twenty, and the second
@@ -456,7 +456,7 @@ fn what_was_lost_with_a_link_that_is_gone_is_not_held_against_the_other() {
         report(&mut gateway, gone, gone + 50, 750);
         gateway.set_rate(1, KNOWN[1]);
         let after = taken_percent(&mut gateway, gone + 50, gone + 150);
-        assert!((25.0..30.0).contains(&after), "as for 5 %: {after}, {rates:?}, {noticed}");
+        assert!((24.0..32.0).contains(&after), "as for 5 %: {after}, {rates:?}, {noticed}");
         // It is taken note of again.
         gateway.set_rate(0, KNOWN[0]);
         report(&mut gateway, gone + 800, gone + 3000, 100);
@@ -493,7 +493,7 @@ fn a_link_that_flaps_hides_no_losses() {
             least = least.min(taken);
         }
     }
-    assert!((25.0..30.0).contains(&least), "as for 5 %: {least}");
+    assert!((24.0..32.0).contains(&least), "as for 5 %: {least}");
 }
 
 #[test]
