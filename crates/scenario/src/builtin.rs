@@ -145,6 +145,7 @@ pub const SWEEPS: &[Builtin] = &[
     sweep!("cotag-bbr"),
     sweep!("cotag-bbr-warm"),
     sweep!("cotag-delays"),
+    sweep!("cotag-losses"),
     sweep!("cotag-dead"),
     sweep!("cotag-dead-parts"),
 ];
