@@ -41,8 +41,6 @@ pub struct DeviceStats {
     pub delivered: u64,
     /// Of those, computed from combinations.
     pub recovered: u64,
-    /// Packets that came as they are when they had been computed: a combination was faster.
-    pub overtaken: u64,
     /// Given up: packets of the gateway that are known to have been, and did not get through.
     pub lost: u64,
     /// Dropped because the buffer was full.
@@ -64,21 +62,13 @@ pub struct DeviceStats {
 struct Indices([u64; 4]);
 
 impl Indices {
-    /// Adds one; whether it was not there.
-    fn add(&mut self, index: u8) -> bool {
-        let (word, bit) = (&mut self.0[usize::from(index / 64)], 1 << (index % 64));
-        let is_new = *word & bit == 0;
-        *word |= bit;
-        is_new
+    fn add(&mut self, index: u8) {
+        self.0[usize::from(index / 64)] |= 1 << (index % 64);
     }
 
     /// How many there are that are not among others.
     fn without(self, others: Self) -> u32 {
         self.0.iter().zip(others.0).map(|(word, other)| (word & !other).count_ones()).sum()
-    }
-
-    fn has(self, index: u8) -> bool {
-        self.0[usize::from(index / 64)] & 1 << (index % 64) != 0
     }
 }
 
@@ -148,14 +138,11 @@ struct Generation {
 }
 
 impl Generation {
-    /// A packet came that adds nothing. Each that was computed is overtaken once: who sends it again and
-    /// again must not hide other losses.
+    /// A packet came that adds nothing: what it stands for was computed sooner, and is not missing.
     fn add_redundant(&mut self, coding: Coding<'_>, stats: &mut DeviceStats) {
         stats.redundant += 1;
-        if let Coding::Systematic(index) = coding
-            && self.known.add(index)
-        {
-            stats.overtaken += u64::from(self.computed.has(index));
+        if let Coding::Systematic(index) = coding {
+            self.known.add(index);
         }
     }
 
@@ -172,13 +159,11 @@ impl Generation {
     }
 
     /// Notes what the decoder has computed.
-    fn add_computed(&mut self, stats: &mut DeviceStats) {
+    fn add_computed(&mut self) {
         let Some(decoder) = &self.decoder else { return };
-        for index in (0..decoder.size()).filter(|&index| decoder.is_computed(index)) {
-            if self.computed.add(index) {
-                stats.overtaken += u64::from(self.known.has(index));
-            }
-        }
+        (0..decoder.size())
+            .filter(|&index| decoder.is_computed(index))
+            .for_each(|index| self.computed.add(index));
     }
 }
 
@@ -625,7 +610,7 @@ fn recover(generation: &mut Generation, stats: &mut DeviceStats, corrupt: &mut V
         corrupt.push_back(generation.combined);
     }
     if recovered > 0 {
-        generation.add_computed(stats);
+        generation.add_computed();
     }
 }
 

@@ -313,7 +313,7 @@ mod tests {
         // The paper's packet errors: one for each generation.
         assert_eq!(percent(&mut learned(1, 100_000)), 3.125);
         let five = percent(&mut learned(50, 1000));
-        assert!((24.0..32.0).contains(&five), "{five}");
+        assert!((26.0..31.0).contains(&five), "{five}");
         assert!(percent(&mut learned(5000, 1000)) < 101.0, "a report that cannot be");
     }
 
@@ -352,6 +352,7 @@ mod tests {
 
     #[test]
     fn a_second_death_brings_nothing_of_the_first_back() {
+        let wanted = percent(&mut learned(50, 1000));
         let [steady, dead] = [50, 750].map(|missing| LossReport { packets: 1000, missing });
         // What is remembered is of any part of the time until it is noticed.
         for at in 0..200 {
@@ -364,7 +365,7 @@ mod tests {
             report(&mut losses, death + 600 + second, death + 1200 + second, dead);
             losses.forget_latest();
             let taken = percent(&mut losses);
-            assert!((24.0..32.0).contains(&taken), "{taken}, {death} and {second} ms");
+            assert!((taken - wanted).abs() <= 0.05 * wanted, "{taken}, {death} and {second} ms");
         }
     }
 
