@@ -305,6 +305,7 @@ fn weave_page(title: &str, woven: &Woven) -> Result<String, Failure> {
     let names = (0..).zip(&woven.paths).map(|(path, name)| (path, name.as_str().into()));
     let look = weftline_web::WeaveLook {
         now: woven.end,
+        since: weftline_core::Instant::ZERO,
         sent: woven.sent.clone(),
         received: woven.received.clone(),
         names: names.collect(),

@@ -54,6 +54,8 @@ pub const WEAVE_STRETCHES: usize = 4096;
 pub struct ConnectionWeave {
     /// The time of the look, on the clock of the records.
     pub now: Instant,
+    /// Since when it is recorded.
+    pub since: Instant,
     /// What is sent.
     pub sent: WeaveRecord,
     /// What is received.

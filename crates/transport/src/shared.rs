@@ -103,6 +103,8 @@ struct Inner {
     planned: BTreeMap<PathId, Arc<str>>,
     /// How many look at what is sent and received where.
     weave_watches: usize,
+    /// When the first of them began.
+    weave_since: Instant,
 }
 
 /// A live subflow.
@@ -196,6 +198,7 @@ impl Shared {
             names: BTreeMap::new(),
             planned: BTreeMap::new(),
             weave_watches: 0,
+            weave_since: Instant::ZERO,
         };
         let shared = Arc::new(Self {
             inner: Mutex::new(inner),

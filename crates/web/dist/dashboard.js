@@ -63,28 +63,30 @@ push("3.3.3");var D=(t4,i4,s3)=>{let e3=s3?.renderBefore??i4,h3=e3._$litPart$;if
 e3._$litPart$=h3=new k(i4.insertBefore(c(),t5),t5,void 0,s3??{})}return h3._$AI(t4),h3};function rowOf([start2,length,at,parts,missing,wait,left]){return{start:start2,length,at,parts:parts.map(([offset,size,first,
 last,path,flags])=>({from:offset,to:offset+size,first:at+first,last:at+last,path,backward:(flags&1)!==0,why:flags&2?"cop\
 y":flags&4?"again":"new"})),missing:missing.map(([offset,size])=>[offset,offset+size]),wait:wait&&{from:wait[0],to:wait[0]+
-wait[1],ms:wait[2]},left}}var Cloth=class{cut="fixed";every=1;leftOut=0;knownTo=null;byStart=new Map;add({cut,every,left_out,
-known_to,rows}){cut!==this.cut&&this.byStart.clear(),this.cut=cut,this.leftOut=left_out,this.knownTo=known_to,rows.length>
-0&&(this.every=every);for(let wire of rows){let row=rowOf(wire);this.byStart.set(row.start,row)}let over=this.byStart.size-
-4e3;if(over>0)for(let row of this.rows().slice(0,over))this.byStart.delete(row.start)}rows(){return[...this.byStart.values()].
-sort((a2,b2)=>a2.at-b2.at||a2.start-b2.start)}bytes(){let sum2=0;for(let row of this.byStart.values())sum2+=row.length;return sum2}},
-Weave=class{constructor(connection){this.connection=connection}connection;over=!1;now=0;since=null;names={};sent=new Cloth;received=new Cloth;take(message){
-message.over&&(this.over=!0),message.now!==void 0&&(this.now=message.now),this.since??=message.since??message.now??null,
-message.names&&(this.names=message.names),message.sent&&this.sent.add(message.sent),message.received&&this.received.add(
-message.received)}busier(){return this.received.bytes()>4*this.sent.bytes()?"received":"sent"}name(path){return this.names[path]??
-`path ${path}`}};function placesOf(names,lines){let places=new Map,next=lines.length,paths2=Object.keys(names).map(Number).
-sort((a2,b2)=>a2-b2);for(let path of paths2){let line=lines.indexOf(names[path]);places.set(path,line>=0?line:next++)}return places}
-function repeated(row){return row.parts.reduce((sum2,part)=>sum2+(part.why==="new"?0:part.to-part.from),0)}function filled(row){
-return row.parts.reduce((last,part)=>part.why==="new"?Math.max(last,part.last):last,row.at)}function choose(rows,from,to,slots){
-let chosen=new Array(slots).fill(void 0),slotOf=at=>Math.max(0,Math.min(slots-1,Math.floor((to-at)/(to-from)*slots))),shows=row=>(row.
-wait?.ms??0)*1e12+repeated(row);for(let row of rows){if(row.at<from||row.at>to)continue;let slot=slotOf(row.at),other=chosen[slot];
-(!other||shows(other)<shows(row))&&(chosen[slot]=row)}let begun=new Set(chosen),going=[...chosen];for(let row of rows)if(!(row.
-at>to||filled(row)<from||row.at>=from&&!begun.has(row))){for(let part of row.parts)if(!(part.why!=="new"||part.first>to||
-part.last<from))for(let slot=slotOf(Math.max(from,part.first));slot>=slotOf(part.last);slot--)chosen[slot]||(going[slot]=
-row)}return going}function within(rows,from,to){return rows.filter(row=>row.at<=to&&filled(row)>=from)}function eachOnce(slots){
-return[...new Set([...slots].reverse())].reverse().filter(row=>row!==void 0)}function shares(rows){let bytes2=new Map,sum2=0;
-for(let row of rows)for(let{path,from,to,why}of row.parts)why==="new"&&(bytes2.set(path,(bytes2.get(path)??0)+to-from),sum2+=
-to-from);return new Map([...bytes2].sort((a2,b2)=>a2[0]-b2[0]).map(([path,n2])=>[path,n2/sum2]))}function palette(place){let style2=getComputedStyle(document.documentElement),of=name=>style2.getPropertyValue(name).trim();
+wait[1],ms:wait[2]},left}}var Cloth=class{cut="fixed";every=1;leftOut=0;knownTo=null;gaps=[];last=-1/0;byStart=new Map;add({
+since,cut,every,left_out,known_to,rows},now){since!==void 0&&since>this.last&&this.gaps.push([this.last,since]),this.last=
+Math.max(this.last,now),this.gaps.length>64&&this.gaps.splice(0,2,[-1/0,this.gaps[1][1]]),cut!==this.cut&&this.byStart.clear(),
+this.cut=cut,this.leftOut=left_out,this.knownTo=known_to,rows.length>0&&(this.every=every);for(let wire of rows){let row=rowOf(
+wire);this.byStart.set(row.start,row)}let over=this.byStart.size-4e3;if(over>0)for(let row of this.rows().slice(0,over))
+this.byStart.delete(row.start)}rows(){return[...this.byStart.values()].sort((a2,b2)=>a2.at-b2.at||a2.start-b2.start)}bytes(){
+let sum2=0;for(let row of this.byStart.values())sum2+=row.length;return sum2}},Weave=class{constructor(connection){this.
+connection=connection}connection;over=!1;now=0;names={};sent=new Cloth;received=new Cloth;take(message){message.over&&(this.
+over=!0),message.now!==void 0&&(this.now=message.now),message.names&&(this.names=message.names),message.sent&&this.sent.
+add(message.sent,this.now),message.received&&this.received.add(message.received,this.now)}busier(){return this.received.
+bytes()>4*this.sent.bytes()?"received":"sent"}name(path){return this.names[path]??`path ${path}`}};function placesOf(names,lines){
+let places=new Map,next=lines.length,paths2=Object.keys(names).map(Number).sort((a2,b2)=>a2-b2);for(let path of paths2){
+let line=lines.indexOf(names[path]);places.set(path,line>=0?line:next++)}return places}function repeated(row){return row.
+parts.reduce((sum2,part)=>sum2+(part.why==="new"?0:part.to-part.from),0)}function filled(row){return row.parts.reduce((last,part)=>part.
+why==="new"?Math.max(last,part.last):last,row.at)}function choose(rows,from,to,slots){let chosen=new Array(slots).fill(void 0),
+slotOf=at=>Math.max(0,Math.min(slots-1,Math.floor((to-at)/(to-from)*slots))),shows=row=>(row.wait?.ms??0)*1e12+repeated(
+row);for(let row of rows){if(row.at<from||row.at>to)continue;let slot=slotOf(row.at),other=chosen[slot];(!other||shows(other)<
+shows(row))&&(chosen[slot]=row)}let begun=new Set(chosen),going=[...chosen];for(let row of rows)if(!(row.at>to||filled(row)<
+from||row.at>=from&&!begun.has(row))){for(let part of row.parts)if(!(part.why!=="new"||part.first>to||part.last<from))for(let slot=slotOf(
+Math.max(from,part.first));slot>=slotOf(part.last);slot--)chosen[slot]||(going[slot]=row)}return going}function within(rows,from,to){
+return rows.filter(row=>row.at<=to&&filled(row)>=from)}function eachOnce(slots){return[...new Set([...slots].reverse())].
+reverse().filter(row=>row!==void 0)}function shares(rows){let bytes2=new Map,sum2=0;for(let row of rows)for(let{path,from,
+to,why}of row.parts)why==="new"&&(bytes2.set(path,(bytes2.get(path)??0)+to-from),sum2+=to-from);return new Map([...bytes2].
+sort((a2,b2)=>a2[0]-b2[0]).map(([path,n2])=>[path,n2/sum2]))}function palette(place){let style2=getComputedStyle(document.documentElement),of=name=>style2.getPropertyValue(name).trim();
 return{ink:of("--ink"),soft:of("--soft"),grid:of("--grid"),ground:of("--card"),error:of("--error"),of:path=>of(`--c${place(
 path)%12}`)}}function number(value){if(value==null)return"–";let size=Math.abs(value),digits=size>=100||size===0?0:size>=10?1:2;return value.
 toFixed(digits)}function rate(value){return value==null?"–":value<.005?"0":number(value)}function percent(value){return value==
@@ -110,19 +112,21 @@ palette2.ground,ctx.fillRect(x2,y2,w2,h3),ctx.restore()}function drawWait(ctx,x2
 [palette2.ground,5],[palette2.error,2]])ctx.strokeStyle=color,ctx.lineWidth=width,ctx.strokeRect(x2+1,y2,Math.max(2,w2-2),
 h3)}function drawCloth(canvas,rows,shown,selected,palette2){let[ctx,width]=begin(canvas,rows.length*6+4),scale=width-58-
 6,outlined=[];for(let slot=0;slot<rows.length;slot+=16)time(ctx,slot,rows.length,shown,palette2);time(ctx,rows.length,rows.
-length,shown,palette2);let known=Math.ceil((shown.until-shown.since)/shown.span*rows.length);unrecorded(ctx,known,rows.length,
-scale,palette2);for(let slot=0,high=1;slot<rows.length;slot+=high){let row=rows[slot],y2=slot*6+1;if(!row){if(high=1,slot>=
-known)continue;ctx.fillStyle=palette2.grid,ctx.fillRect(58,y2+6/2,scale,1);continue}for(high=1;rows[slot+high]===row;)high++;
-let h3=high*6-1,x2=offset=>58+Math.round(Math.max(0,Math.min(row.length,offset))/row.length*scale),wide=(from,to)=>Math.
+length,shown,palette2);let unknown=unknownSlots(rows,shown);for(let[from,to]of unknown)unrecorded(ctx,from,to,scale,palette2);
+for(let slot=0,high=1;slot<rows.length;slot+=high){let row=rows[slot],y2=slot*6+1;if(!row){if(high=1,unknown.some(([from,
+to])=>from<=slot&&slot<to))continue;ctx.fillStyle=palette2.grid,ctx.fillRect(58,y2+6/2,scale,1);continue}for(high=1;rows[slot+
+high]===row;)high++;let h3=high*6-1,x2=offset=>58+Math.round(Math.max(0,Math.min(row.length,offset))/row.length*scale),wide=(from,to)=>Math.
 max(1,x2(to)-x2(from));for(let part of row.parts)drawPart(ctx,part,isBegun(part,row),[x2(part.from),y2,wide(part.from,part.
 to),h3],palette2);for(let[from,to]of row.missing)drawMissing(ctx,x2(from),y2,wide(from,to),h3,palette2);let{wait}=row;wait&&
 outlined.push(()=>drawWait(ctx,x2(wait.from),y2,wide(wait.from,wait.to),h3,palette2)),row===selected&&outlined.push(()=>{
 let middle=y2+h3/2;ctx.fillStyle=palette2.ink,ctx.beginPath(),ctx.moveTo(51,middle-4),ctx.lineTo(57,middle),ctx.lineTo(51,
-middle+4),ctx.fill()})}outlined.forEach(draw2=>draw2())}function unrecorded(ctx,known,slots,scale,palette2){if(known>=slots)
-return;let[y2,high]=[known*6+1,(slots-known)*6];if(stripes(ctx,58,y2,scale,high,high,palette2.grid),high<18)return;let words2="\
-not recorded yet";ctx.textAlign="center",ctx.textBaseline="middle";let wide=ctx.measureText(words2).width+12;ctx.fillStyle=
-palette2.ground,ctx.fillRect(58+(scale-wide)/2,y2+high/2-8,wide,16),ctx.fillStyle=palette2.soft,ctx.fillText(words2,58+scale/
-2,y2+high/2)}function time(ctx,slot,slots,{span,until,isRun},palette2){let ago=slot/slots*span,digits=span<8e6?2:1;ctx.fillStyle=
+middle+4),ctx.fill()})}outlined.forEach(draw2=>draw2())}function unknownSlots(rows,{span,until,gaps:gaps2}){let found=[];
+return rows.forEach((row,slot)=>{let at=until-(slot+.5)/rows.length*span;if(row||!gaps2.some(([from,to])=>from<at&&at<to))
+return;let last=found.at(-1);last?.[1]===slot?last[1]=slot+1:found.push([slot,slot+1])}),found}function unrecorded(ctx,from,to,scale,palette2){
+let[y2,high]=[from*6+1,(to-from)*6];if(stripes(ctx,58,y2,scale,high,high,palette2.grid),high<18)return;let words2="not r\
+ecorded";ctx.textAlign="center",ctx.textBaseline="middle";let wide=ctx.measureText(words2).width+12;ctx.fillStyle=palette2.
+ground,ctx.fillRect(58+(scale-wide)/2,y2+high/2-8,wide,16),ctx.fillStyle=palette2.soft,ctx.fillText(words2,58+scale/2,y2+
+high/2)}function time(ctx,slot,slots,{span,until,isRun},palette2){let ago=slot/slots*span,digits=span<8e6?2:1;ctx.fillStyle=
 palette2.soft,ctx.textAlign="right",ctx.textBaseline=slot===0?"top":slot===slots?"bottom":"middle";let said=isRun?(Math.
 max(0,until-ago)/1e6).toFixed(digits):`−${(ago/1e6).toFixed(digits)}`;ctx.fillText(slot===0&&!isRun?"newest":`${said} \
 s`,48,slot*6+1)}function slotAt(y2,slots){return Math.max(0,Math.min(slots-1,Math.floor((y2-1)/6)))}function strandTime(row){
@@ -144,12 +148,12 @@ table:!1}}function scene(weave2,shown){let direction=shown.direction??weave2.bus
 rows(),until=shown.until??weave2.now,from=until-shown.span*1e6,[slots,told]=[choose(all2,from,until,64),within(all2,from,
 until)],rows=eachOnce(slots),telling=rows.find(row=>row.wait!==null||repeated(row)>0),selected=rows.find(row=>row.start===
 shown.row)??telling??rows[0];return{cloth,direction,all:all2,slots,rows,told,selected,until}}function paint(weave2,shown,palette2,isRun){
-let{slots,all:all2,selected,until}=scene(weave2,shown),time2={span:shown.span*1e6,until,since:weave2.since??until,isRun},
-of=id=>document.querySelector(`#${id}`),[cloth,strand]=[of("cloth"),of("strand")];cloth&&drawCloth(cloth,slots,time2,selected,
-palette2),strand&&selected&&drawStrand(strand,all2,selected,palette2);for(let key of document.querySelectorAll("canvas[d\
-ata-key]"))drawKey(key,palette2)}function drawKey(canvas,palette2){let scale=window.devicePixelRatio||1;[canvas.width,canvas.
-height]=[26*scale,12*scale];let ctx=canvas.getContext("2d");ctx.setTransform(scale,0,0,scale,0,0);let path=Number(canvas.
-dataset.path??0),place=[1,1,24,10],key=canvas.dataset.key;if(key==="none"){ctx.strokeStyle=palette2.grid,ctx.strokeRect(
+let{direction,slots,all:all2,selected,until}=scene(weave2,shown),time2={span:shown.span*1e6,until,gaps:weave2[direction].
+gaps,isRun},of=id=>document.querySelector(`#${id}`),[cloth,strand]=[of("cloth"),of("strand")];cloth&&drawCloth(cloth,slots,
+time2,selected,palette2),strand&&selected&&drawStrand(strand,all2,selected,palette2);for(let key of document.querySelectorAll(
+"canvas[data-key]"))drawKey(key,palette2)}function drawKey(canvas,palette2){let scale=window.devicePixelRatio||1;[canvas.
+width,canvas.height]=[26*scale,12*scale];let ctx=canvas.getContext("2d");ctx.setTransform(scale,0,0,scale,0,0);let path=Number(
+canvas.dataset.path??0),place=[1,1,24,10],key=canvas.dataset.key;if(key==="none"){ctx.strokeStyle=palette2.grid,ctx.strokeRect(
 1.5,1.5,23,9);return}key==="wait"?drawWait(ctx,...place,palette2):drawPart(ctx,{path,why:key==="copy"||key==="again"?key:
 "new",backward:key==="backward"},!0,place,palette2),key==="missing"&&drawMissing(ctx,...place,palette2)}function view(weave2,shown,change2,isRecorded){
 let now=scene(weave2,shown),{direction,all:all2,rows,selected}=now,first=all2[0]?.at??0,radio=(name,value,text,is,set)=>b`<label><input type="radio" name=${name} value=${value} .checked=${is} @change=${set} /><span>${text}</span></label>`,

@@ -65,16 +65,17 @@ return{ink:of("--ink"),soft:of("--soft"),grid:of("--grid"),ground:of("--card"),e
 path)%12}`)}}function rowOf([start,length,at,parts,missing,wait,left]){return{start,length,at,parts:parts.map(([offset,size,first2,last,
 path,flags])=>({from:offset,to:offset+size,first:at+first2,last:at+last,path,backward:(flags&1)!==0,why:flags&2?"copy":flags&
 4?"again":"new"})),missing:missing.map(([offset,size])=>[offset,offset+size]),wait:wait&&{from:wait[0],to:wait[0]+wait[1],
-ms:wait[2]},left}}var Cloth=class{cut="fixed";every=1;leftOut=0;knownTo=null;byStart=new Map;add({cut,every,left_out,known_to,
-rows}){cut!==this.cut&&this.byStart.clear(),this.cut=cut,this.leftOut=left_out,this.knownTo=known_to,rows.length>0&&(this.
-every=every);for(let wire of rows){let row=rowOf(wire);this.byStart.set(row.start,row)}let over=this.byStart.size-4e3;if(over>
-0)for(let row of this.rows().slice(0,over))this.byStart.delete(row.start)}rows(){return[...this.byStart.values()].sort((a2,b2)=>a2.
-at-b2.at||a2.start-b2.start)}bytes(){let sum=0;for(let row of this.byStart.values())sum+=row.length;return sum}},Weave=class{constructor(connection){
-this.connection=connection}connection;over=!1;now=0;since=null;names={};sent=new Cloth;received=new Cloth;take(message){
-message.over&&(this.over=!0),message.now!==void 0&&(this.now=message.now),this.since??=message.since??message.now??null,
-message.names&&(this.names=message.names),message.sent&&this.sent.add(message.sent),message.received&&this.received.add(
-message.received)}busier(){return this.received.bytes()>4*this.sent.bytes()?"received":"sent"}name(path){return this.names[path]??
-`path ${path}`}};function repeated(row){return row.parts.reduce((sum,part)=>sum+(part.why==="new"?0:part.to-part.from),0)}function filled(row){
+ms:wait[2]},left}}var Cloth=class{cut="fixed";every=1;leftOut=0;knownTo=null;gaps=[];last=-1/0;byStart=new Map;add({since,
+cut,every,left_out,known_to,rows},now){since!==void 0&&since>this.last&&this.gaps.push([this.last,since]),this.last=Math.
+max(this.last,now),this.gaps.length>64&&this.gaps.splice(0,2,[-1/0,this.gaps[1][1]]),cut!==this.cut&&this.byStart.clear(),
+this.cut=cut,this.leftOut=left_out,this.knownTo=known_to,rows.length>0&&(this.every=every);for(let wire of rows){let row=rowOf(
+wire);this.byStart.set(row.start,row)}let over=this.byStart.size-4e3;if(over>0)for(let row of this.rows().slice(0,over))
+this.byStart.delete(row.start)}rows(){return[...this.byStart.values()].sort((a2,b2)=>a2.at-b2.at||a2.start-b2.start)}bytes(){
+let sum=0;for(let row of this.byStart.values())sum+=row.length;return sum}},Weave=class{constructor(connection){this.connection=
+connection}connection;over=!1;now=0;names={};sent=new Cloth;received=new Cloth;take(message){message.over&&(this.over=!0),
+message.now!==void 0&&(this.now=message.now),message.names&&(this.names=message.names),message.sent&&this.sent.add(message.
+sent,this.now),message.received&&this.received.add(message.received,this.now)}busier(){return this.received.bytes()>4*this.
+sent.bytes()?"received":"sent"}name(path){return this.names[path]??`path ${path}`}};function repeated(row){return row.parts.reduce((sum,part)=>sum+(part.why==="new"?0:part.to-part.from),0)}function filled(row){
 return row.parts.reduce((last,part)=>part.why==="new"?Math.max(last,part.last):last,row.at)}function choose(rows,from,to,slots){
 let chosen=new Array(slots).fill(void 0),slotOf=at=>Math.max(0,Math.min(slots-1,Math.floor((to-at)/(to-from)*slots))),shows=row=>(row.
 wait?.ms??0)*1e12+repeated(row);for(let row of rows){if(row.at<from||row.at>to)continue;let slot=slotOf(row.at),other=chosen[slot];
@@ -101,19 +102,21 @@ palette2.ground,ctx.fillRect(x2,y2,w2,h2),ctx.restore()}function drawWait(ctx,x2
 [palette2.ground,5],[palette2.error,2]])ctx.strokeStyle=color,ctx.lineWidth=width,ctx.strokeRect(x2+1,y2,Math.max(2,w2-2),
 h2)}function drawCloth(canvas,rows,shown2,selected,palette2){let[ctx,width]=begin(canvas,rows.length*6+4),scale=width-58-
 6,outlined=[];for(let slot=0;slot<rows.length;slot+=16)time(ctx,slot,rows.length,shown2,palette2);time(ctx,rows.length,rows.
-length,shown2,palette2);let known=Math.ceil((shown2.until-shown2.since)/shown2.span*rows.length);unrecorded(ctx,known,rows.
-length,scale,palette2);for(let slot=0,high=1;slot<rows.length;slot+=high){let row=rows[slot],y2=slot*6+1;if(!row){if(high=
-1,slot>=known)continue;ctx.fillStyle=palette2.grid,ctx.fillRect(58,y2+6/2,scale,1);continue}for(high=1;rows[slot+high]===
-row;)high++;let h2=high*6-1,x2=offset=>58+Math.round(Math.max(0,Math.min(row.length,offset))/row.length*scale),wide=(from,to)=>Math.
+length,shown2,palette2);let unknown=unknownSlots(rows,shown2);for(let[from,to]of unknown)unrecorded(ctx,from,to,scale,palette2);
+for(let slot=0,high=1;slot<rows.length;slot+=high){let row=rows[slot],y2=slot*6+1;if(!row){if(high=1,unknown.some(([from,
+to])=>from<=slot&&slot<to))continue;ctx.fillStyle=palette2.grid,ctx.fillRect(58,y2+6/2,scale,1);continue}for(high=1;rows[slot+
+high]===row;)high++;let h2=high*6-1,x2=offset=>58+Math.round(Math.max(0,Math.min(row.length,offset))/row.length*scale),wide=(from,to)=>Math.
 max(1,x2(to)-x2(from));for(let part of row.parts)drawPart(ctx,part,isBegun(part,row),[x2(part.from),y2,wide(part.from,part.
 to),h2],palette2);for(let[from,to]of row.missing)drawMissing(ctx,x2(from),y2,wide(from,to),h2,palette2);let{wait}=row;wait&&
 outlined.push(()=>drawWait(ctx,x2(wait.from),y2,wide(wait.from,wait.to),h2,palette2)),row===selected&&outlined.push(()=>{
 let middle=y2+h2/2;ctx.fillStyle=palette2.ink,ctx.beginPath(),ctx.moveTo(51,middle-4),ctx.lineTo(57,middle),ctx.lineTo(51,
-middle+4),ctx.fill()})}outlined.forEach(draw2=>draw2())}function unrecorded(ctx,known,slots,scale,palette2){if(known>=slots)
-return;let[y2,high]=[known*6+1,(slots-known)*6];if(stripes(ctx,58,y2,scale,high,high,palette2.grid),high<18)return;let words2="\
-not recorded yet";ctx.textAlign="center",ctx.textBaseline="middle";let wide=ctx.measureText(words2).width+12;ctx.fillStyle=
-palette2.ground,ctx.fillRect(58+(scale-wide)/2,y2+high/2-8,wide,16),ctx.fillStyle=palette2.soft,ctx.fillText(words2,58+scale/
-2,y2+high/2)}function time(ctx,slot,slots,{span,until,isRun},palette2){let ago=slot/slots*span,digits=span<8e6?2:1;ctx.fillStyle=
+middle+4),ctx.fill()})}outlined.forEach(draw2=>draw2())}function unknownSlots(rows,{span,until,gaps}){let found=[];return rows.
+forEach((row,slot)=>{let at=until-(slot+.5)/rows.length*span;if(row||!gaps.some(([from,to])=>from<at&&at<to))return;let last=found.
+at(-1);last?.[1]===slot?last[1]=slot+1:found.push([slot,slot+1])}),found}function unrecorded(ctx,from,to,scale,palette2){
+let[y2,high]=[from*6+1,(to-from)*6];if(stripes(ctx,58,y2,scale,high,high,palette2.grid),high<18)return;let words2="not r\
+ecorded";ctx.textAlign="center",ctx.textBaseline="middle";let wide=ctx.measureText(words2).width+12;ctx.fillStyle=palette2.
+ground,ctx.fillRect(58+(scale-wide)/2,y2+high/2-8,wide,16),ctx.fillStyle=palette2.soft,ctx.fillText(words2,58+scale/2,y2+
+high/2)}function time(ctx,slot,slots,{span,until,isRun},palette2){let ago=slot/slots*span,digits=span<8e6?2:1;ctx.fillStyle=
 palette2.soft,ctx.textAlign="right",ctx.textBaseline=slot===0?"top":slot===slots?"bottom":"middle";let said=isRun?(Math.
 max(0,until-ago)/1e6).toFixed(digits):`−${(ago/1e6).toFixed(digits)}`;ctx.fillText(slot===0&&!isRun?"newest":`${said} \
 s`,48,slot*6+1)}function slotAt(y2,slots){return Math.max(0,Math.min(slots-1,Math.floor((y2-1)/6)))}function strandTime(row){
@@ -135,14 +138,14 @@ table:!1}}function scene(weave2,shown2){let direction=shown2.direction??weave2.b
 rows(),until=shown2.until??weave2.now,from=until-shown2.span*1e6,[slots,told]=[choose(all,from,until,64),within(all,from,
 until)],rows=eachOnce(slots),telling=rows.find(row=>row.wait!==null||repeated(row)>0),selected=rows.find(row=>row.start===
 shown2.row)??telling??rows[0];return{cloth,direction,all,slots,rows,told,selected,until}}function paint(weave2,shown2,palette2,isRun){
-let{slots,all,selected,until}=scene(weave2,shown2),time2={span:shown2.span*1e6,until,since:weave2.since??until,isRun},of=id=>document.
-querySelector(`#${id}`),[cloth,strand]=[of("cloth"),of("strand")];cloth&&drawCloth(cloth,slots,time2,selected,palette2),
-strand&&selected&&drawStrand(strand,all,selected,palette2);for(let key of document.querySelectorAll("canvas[data-key]"))
-drawKey(key,palette2)}function drawKey(canvas,palette2){let scale=window.devicePixelRatio||1;[canvas.width,canvas.height]=
-[26*scale,12*scale];let ctx=canvas.getContext("2d");ctx.setTransform(scale,0,0,scale,0,0);let path=Number(canvas.dataset.
-path??0),place=[1,1,24,10],key=canvas.dataset.key;if(key==="none"){ctx.strokeStyle=palette2.grid,ctx.strokeRect(1.5,1.5,
-23,9);return}key==="wait"?drawWait(ctx,...place,palette2):drawPart(ctx,{path,why:key==="copy"||key==="again"?key:"new",backward:key===
-"backward"},!0,place,palette2),key==="missing"&&drawMissing(ctx,...place,palette2)}function view(weave2,shown2,change,isRecorded){
+let{direction,slots,all,selected,until}=scene(weave2,shown2),time2={span:shown2.span*1e6,until,gaps:weave2[direction].gaps,
+isRun},of=id=>document.querySelector(`#${id}`),[cloth,strand]=[of("cloth"),of("strand")];cloth&&drawCloth(cloth,slots,time2,
+selected,palette2),strand&&selected&&drawStrand(strand,all,selected,palette2);for(let key of document.querySelectorAll("\
+canvas[data-key]"))drawKey(key,palette2)}function drawKey(canvas,palette2){let scale=window.devicePixelRatio||1;[canvas.
+width,canvas.height]=[26*scale,12*scale];let ctx=canvas.getContext("2d");ctx.setTransform(scale,0,0,scale,0,0);let path=Number(
+canvas.dataset.path??0),place=[1,1,24,10],key=canvas.dataset.key;if(key==="none"){ctx.strokeStyle=palette2.grid,ctx.strokeRect(
+1.5,1.5,23,9);return}key==="wait"?drawWait(ctx,...place,palette2):drawPart(ctx,{path,why:key==="copy"||key==="again"?key:
+"new",backward:key==="backward"},!0,place,palette2),key==="missing"&&drawMissing(ctx,...place,palette2)}function view(weave2,shown2,change,isRecorded){
 let now=scene(weave2,shown2),{direction,all,rows,selected}=now,first2=all[0]?.at??0,radio=(name,value,text,is,set)=>b`<label><input type="radio" name=${name} value=${value} .checked=${is} @change=${set} /><span>${text}</span></label>`,
 spans=isRecorded?[...SPANS,[Math.max(1,Math.ceil((weave2.now-first2)/1e6)),"all"]]:SPANS;return b`<div class="controls">
       <fieldset>
@@ -260,9 +263,9 @@ reduce((total,[from,to])=>total+to-from,0);return b`<tr>
       </thead>
       <tbody>${rows.map(line)}</tbody>
     </table>`)}var data=JSON.parse(document.getElementById("data")?.textContent??"{}"),root=document.getElementById("app"),weave=new Weave(
-null);weave.take({since:0,...data});document.title=data.title;var first=weave.sent.rows()[0]?.at??0,shown={...shownAtFirst(),
-span:Math.max(1,Math.ceil((weave.now-first)/1e6)),direction:"sent"};function draw(){let change=what=>{Object.assign(shown,
-what),draw()};D(b`<header><h1>${data.title}</h1></header>
+null);weave.take(data);document.title=data.title;var first=weave.sent.rows()[0]?.at??0,shown={...shownAtFirst(),span:Math.
+max(1,Math.ceil((weave.now-first)/1e6)),direction:"sent"};function draw(){let change=what=>{Object.assign(shown,what),draw()};
+D(b`<header><h1>${data.title}</h1></header>
       <main><section aria-label="The weave">${view(weave,shown,change,!0)}</section></main>`,root),paint(weave,shown,palette(
 path=>path),!0)}matchMedia("(prefers-color-scheme: dark)").addEventListener("change",draw);window.addEventListener("resi\
 ze",draw);draw();

@@ -48,6 +48,8 @@ pub trait WeaveSource: Send + 'static {
 pub struct WeaveLook {
     /// The time, on the clock of the records.
     pub now: Instant,
+    /// Since when it is recorded.
+    pub since: Instant,
     /// What is sent.
     pub sent: WeaveRecord,
     /// What is received.

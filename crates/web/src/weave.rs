@@ -1,6 +1,9 @@
 //! The weave of a connection, as a page is sent it: rows of the cloth, each when it is first seen and again
 //! when more is known of it, within a rate.
 //!
+//! The first message says since when each direction is known, in µs: what was before was not recorded, or
+//! is not kept any more.
+//!
 //! A row is `[start, length, at, parts, missing, wait, left]`: stream offsets in bytes, `at` in µs; a part
 //! is `[offset, length, first, last, path, flags]` and a missing range `[offset, length]` with offsets from
 //! the row's start and times from `at`; `wait` is `[offset, length, ms]` or `null`; `left` is how many parts
@@ -79,7 +82,7 @@ impl Loom {
         }
         for (name, record, direction) in [("sent", &look.sent, 0), ("received", &look.received, 1)]
         {
-            self.directions[direction].put(name, record, &mut text);
+            self.directions[direction].put(name, record, look.since, &mut text);
         }
         text.push('}');
         text
@@ -93,11 +96,15 @@ impl Loom {
 
 impl Direction {
     /// Appends the rows of a record that the page should have.
-    fn put(&mut self, name: &str, record: &WeaveRecord, text: &mut String) {
+    fn put(&mut self, name: &str, record: &WeaveRecord, since: Instant, text: &mut String) {
         let recorded = record.left_out + record.stretches.len() as u64;
-        if let Some(before) = self.recorded.replace(recorded) {
-            self.unseen += record.left_out.saturating_sub(before);
-        }
+        let known_since = match self.recorded.replace(recorded) {
+            Some(before) => {
+                self.unseen += record.left_out.saturating_sub(before);
+                String::new()
+            }
+            None => format!("\"since\":{},", micros(known_since(record, since))),
+        };
         let (cut, rows) = rows(record, Instant::ZERO);
         // Rows that are cut in another way are others, to the page as well.
         if self.cut.replace(cut) != Some(cut) {
@@ -123,7 +130,7 @@ impl Direction {
         };
         let _ = write!(
             text,
-            ",\"{name}\":{{\"cut\":\"{}\",\"every\":{every},\"left_out\":{},\"known_to\":{},\"rows\":[{list}]}}",
+            ",\"{name}\":{{{known_since}\"cut\":\"{}\",\"every\":{every},\"left_out\":{},\"known_to\":{},\"rows\":[{list}]}}",
             cut_name(cut),
             self.unseen,
             json!(record.known_to())
@@ -174,6 +181,12 @@ impl Direction {
         changed.sort_by_key(|row| std::cmp::Reverse((row.is_notable(), row.bytes.start)));
         (fresh, changed)
     }
+}
+
+/// Since when a record has all that there was, if it was begun at `since`.
+fn known_since(record: &WeaveRecord, since: Instant) -> Instant {
+    let oldest = record.stretches.iter().map(|stretch| stretch.first).min();
+    oldest.filter(|_| record.left_out > 0).map_or(since, |oldest| oldest.max(since))
 }
 
 fn figures(row: &Row) -> (u64, u64, u128) {
@@ -255,7 +268,8 @@ pub fn weave_page(title: &str, look: &WeaveLook, most: usize) -> String {
         (span / u32::try_from(most.max(1)).unwrap_or(u32::MAX)).max(Duration::from_micros(1));
     for (name, record) in [("sent", &look.sent), ("received", &look.received)] {
         let (cut, all) = rows(record, Instant::ZERO);
-        let _ = write!(text, ",\"{name}\":{{\"cut\":\"{}\",", cut_name(cut));
+        let since = micros(known_since(record, look.since));
+        let _ = write!(text, ",\"{name}\":{{\"since\":{since},\"cut\":\"{}\",", cut_name(cut));
         let of = all.len();
         let chosen = choose(all, Instant::ZERO, slot);
         let every = (of / chosen.len().max(1)).max(1);
@@ -325,7 +339,7 @@ mod tests {
             ],
         ]);
         let all =
-            json!({"cut": "windows", "every": 1, "left_out": 0, "known_to": null, "rows": rows});
+            json!({"since": 0, "cut": "windows", "every": 1, "left_out": 0, "known_to": null, "rows": rows});
         assert_eq!(said["sent"], all);
         assert_eq!(said["received"]["rows"], json!([]));
         assert_eq!(read(&loom.message(&look))["sent"]["rows"], json!([]));
@@ -368,17 +382,20 @@ mod tests {
     }
 
     #[test]
-    fn what_went_before_a_page_came_is_not_missing() {
+    fn what_went_before_a_page_came_is_not_missing_and_not_known() {
         let mut look = look(2);
+        look.since = at(3);
         look.sent.left_out = 9000;
+        look.sent.stretches.drain(..2);
         let mut loom = Loom::new(7);
-        assert_eq!(read(&loom.message(&look))["sent"]["left_out"], 0);
+        let said = read(&loom.message(&look));
+        // The recorder has dropped what it had of the time before.
+        assert_eq!((&said["sent"]["since"], &said["received"]["since"]), (&json!(5000), &json!(3000)));
+        assert_eq!(said["sent"]["left_out"], 0);
         look.sent.left_out = 9009;
-        assert_eq!(
-            read(&loom.message(&look))["sent"]["left_out"],
-            5,
-            "of nine, four had been there"
-        );
+        let said = read(&loom.message(&look));
+        assert_eq!(said["sent"]["left_out"], 7, "of nine, two had been there");
+        assert!(said["sent"]["since"].is_null(), "it is told once");
     }
 
     /// Stretches of 5 bytes in all of a record, and such as were sent again.

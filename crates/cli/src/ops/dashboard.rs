@@ -142,9 +142,9 @@ struct Watched(WeaveWatch);
 
 impl WeaveSource for Watched {
     fn look(&mut self) -> Option<WeaveLook> {
-        let ConnectionWeave { now, sent, received, names } = self.0.look()?;
+        let ConnectionWeave { now, since, sent, received, names } = self.0.look()?;
         let names = names.into_iter().map(|(path, name)| (path.0, name)).collect();
-        Some(WeaveLook { now, sent, received, names })
+        Some(WeaveLook { now, since, sent, received, names })
     }
 }
 

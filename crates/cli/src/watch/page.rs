@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
+use weftline_core::Instant;
 use weftline_web::{
     ConnectionLook, Dashboard, Event, EventLevel, Look, OpenError, PathLook, PathState, Settings,
     Source, WeaveLook, WeaveSource,
@@ -168,6 +169,7 @@ struct Watched(Wanted);
 impl WeaveSource for Watched {
     fn look(&mut self) -> Option<WeaveLook> {
         let Weave { now, sent, received, names } = self.0.look()?;
-        Some(WeaveLook { now, sent, received, names })
+        // A run is recorded from its beginning.
+        Some(WeaveLook { now, since: Instant::ZERO, sent, received, names })
     }
 }

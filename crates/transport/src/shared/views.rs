@@ -84,6 +84,7 @@ impl Shared {
         self.with(|inner, _| {
             inner.weave_watches += 1;
             if inner.weave_watches == 1 {
+                inner.weave_since = clock::now();
                 inner.session.record_weave(Some(WEAVE_STRETCHES));
             }
         });
@@ -109,7 +110,7 @@ impl Shared {
             let is_there = inner.life.phase() != Phase::Gone;
             let sent = inner.session.weave_sent(now).filter(|_| is_there)?;
             let received = inner.session.weave_received(now)?;
-            Some(ConnectionWeave { now, sent, received, names: inner.names.clone() })
+            Some(ConnectionWeave { now, since: inner.weave_since, sent, received, names: inner.names.clone() })
         })
     }
 }

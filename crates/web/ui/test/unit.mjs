@@ -12,6 +12,7 @@ const { messages, status, Stream, Asking, CONNECTION_CHARTS, Model, ROWS, EVENTS
   percent, bytes, duration } = await modules("api", "asking", "charts", "model", "states", "tables", "format");
 const { laneRates, hasLanes } = await modules("lanes");
 
+const { unknownSlots } = await modules("../weave/draw");
 const { Weave, choose, eachOnce, placesOf, shares, repeated, rowOf, within, ROWS: WEAVE_ROWS } = await modules("../weave/model");
 
 const sample = (t, paths) => ({ t, state: "running", open: 3, used: 1, paths, conns: [] });
@@ -248,6 +249,24 @@ test("rows of a weave are read, and one that comes again takes the place of the 
   assert.deepEqual([...shares([first, second])], [[0, 0.6], [1, 0.4]]);
   weave.take({ over: true });
   assert.ok(weave.over);
+});
+
+test("what was not recorded while nobody looked is not taken for nothing sent", () => {
+  const weave = new Weave(7);
+  const tell = (now, since, rows = []) => weave.take({ now, sent: told(rows, since === null ? {} : { since }) });
+  tell(2_000_000, 1_000_000);
+  tell(3_000_000, null);
+  // The page was away: nobody had it recorded, and then somebody else had.
+  tell(6_000_000, 5_000_000, [wire(0, 4_400_000)]);
+  tell(8_000_000, 5_000_000);
+  assert.deepEqual(weave.sent.gaps, [[-Infinity, 1_000_000], [3_000_000, 5_000_000]]);
+  const slots = new Array(16).fill(undefined);
+  const unknown = () => unknownSlots(slots, { span: 8e6, until: 8_000_000, gaps: weave.sent.gaps });
+  assert.deepEqual(unknown(), [[6, 10], [14, 16]]);
+  [slots[7]] = weave.sent.rows();
+  assert.deepEqual(unknown(), [[6, 7], [8, 10], [14, 16]], "what is known is shown");
+  for (let n = 0; n < 200; n++) tell(10_000_000 + n, 9_999_999.5 + n);
+  assert.ok(weave.sent.gaps.length <= 64 && weave.sent.gaps[0][0] === -Infinity);
 });
 
 test("paths of a weave have the colours of their lines, and those without a line others", () => {

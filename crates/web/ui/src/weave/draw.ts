@@ -96,11 +96,11 @@ export function drawWait(ctx: CanvasRenderingContext2D, x: number, y: number, w:
   }
 }
 
-/** The time that a cloth shows, µs: up to `until`, and nothing is known of before `since`. */
+/** The time that a cloth shows, µs: up to `until`, and nothing is known of its `gaps`. */
 export interface Time {
   span: number;
   until: number;
-  since: number;
+  gaps: [from: number, to: number][];
   /** Whether times are those of a run, and not ages. */
   isRun: boolean;
 }
@@ -112,14 +112,14 @@ export function drawCloth(canvas: HTMLCanvasElement, rows: (Row | undefined)[], 
   const outlined: (() => void)[] = [];
   for (let slot = 0; slot < rows.length; slot += 16) time(ctx, slot, rows.length, shown, palette);
   time(ctx, rows.length, rows.length, shown, palette);
-  const known = Math.ceil(((shown.until - shown.since) / shown.span) * rows.length);
-  unrecorded(ctx, known, rows.length, scale, palette);
+  const unknown = unknownSlots(rows, shown);
+  for (const [from, to] of unknown) unrecorded(ctx, from, to, scale, palette);
   for (let slot = 0, high = 1; slot < rows.length; slot += high) {
     const row = rows[slot];
     const y = slot * HEIGHT + 1;
     if (!row) {
       high = 1;
-      if (slot >= known) continue;
+      if (unknown.some(([from, to]) => from <= slot && slot < to)) continue;
       ctx.fillStyle = palette.grid;
       ctx.fillRect(LEFT, y + HEIGHT / 2, scale, 1);
       continue;
@@ -151,13 +151,25 @@ export function drawCloth(canvas: HTMLCanvasElement, rows: (Row | undefined)[], 
   outlined.forEach((draw) => draw());
 }
 
-/** Says of the slots from `known` on that nothing is known of them. */
-function unrecorded(ctx: CanvasRenderingContext2D, known: number, slots: number, scale: number, palette: Palette): void {
-  if (known >= slots) return;
-  const [y, high] = [known * HEIGHT + 1, (slots - known) * HEIGHT];
+/** The slots that have no row and lie in a gap by their middles, those that follow each other as one. */
+export function unknownSlots(rows: (Row | undefined)[], { span, until, gaps }: Pick<Time, "span" | "until" | "gaps">): [from: number, to: number][] {
+  const found: [from: number, to: number][] = [];
+  rows.forEach((row, slot) => {
+    const at = until - ((slot + 0.5) / rows.length) * span;
+    if (row || !gaps.some(([from, to]) => from < at && at < to)) return;
+    const last = found.at(-1);
+    if (last?.[1] === slot) last[1] = slot + 1;
+    else found.push([slot, slot + 1]);
+  });
+  return found;
+}
+
+/** Says of such slots that nothing is known of them. */
+function unrecorded(ctx: CanvasRenderingContext2D, from: number, to: number, scale: number, palette: Palette): void {
+  const [y, high] = [from * HEIGHT + 1, (to - from) * HEIGHT];
   stripes(ctx, LEFT, y, scale, high, high, palette.grid);
   if (high < 3 * HEIGHT) return;
-  const words = "not recorded yet";
+  const words = "not recorded";
   ctx.textAlign = "center";
   ctx.textBaseline = "middle";
   const wide = ctx.measureText(words).width + 12;

@@ -3,6 +3,9 @@
 /** Rows that are kept of each direction: a minute of what is sent at most. */
 export const ROWS = 4000;
 
+/** Gaps that are kept: what lies before is one. */
+const GAPS = 64;
+
 /** Why a part was sent. */
 export type Why = "new" | "copy" | "again";
 
@@ -45,6 +48,8 @@ export type WireRow = [
 ];
 
 export interface WireDirection {
+  /** Since when it is known, µs; told once. */
+  since?: number;
   cut: Cut;
   every: number;
   left_out: number;
@@ -57,7 +62,6 @@ export interface WeaveMessage {
   connection?: number;
   over?: boolean;
   now?: number;
-  since?: number;
   names?: Record<string, string>;
   sent?: WireDirection;
   received?: WireDirection;
@@ -96,9 +100,17 @@ export class Cloth {
   leftOut = 0;
   /** Up to which byte of the stream it is known what has arrived; `null`: all of it. */
   knownTo: number | null = null;
+  /** Times that nothing is known of, µs. */
+  gaps: [from: number, to: number][] = [];
+  private last = -Infinity;
   private byStart = new Map<number, Row>();
 
-  add({ cut, every, left_out, known_to, rows }: WireDirection): void {
+  /** Takes what is told of it at `now`, µs. */
+  add({ since, cut, every, left_out, known_to, rows }: WireDirection, now: number): void {
+    // While nobody looked it was not recorded.
+    if (since !== undefined && since > this.last) this.gaps.push([this.last, since]);
+    this.last = Math.max(this.last, now);
+    if (this.gaps.length > GAPS) this.gaps.splice(0, 2, [-Infinity, this.gaps[1][1]]);
     // Rows that are cut in another way are others.
     if (cut !== this.cut) this.byStart.clear();
     this.cut = cut;
@@ -134,8 +146,6 @@ export class Weave {
   over = false;
   /** The time of the last message, µs. */
   now = 0;
-  /** Since when it is recorded, µs. */
-  since: number | null = null;
   names: Record<string, string> = {};
   sent = new Cloth();
   received = new Cloth();
@@ -145,10 +155,9 @@ export class Weave {
   take(message: WeaveMessage): void {
     if (message.over) this.over = true;
     if (message.now !== undefined) this.now = message.now;
-    this.since ??= message.since ?? message.now ?? null;
     if (message.names) this.names = message.names;
-    if (message.sent) this.sent.add(message.sent);
-    if (message.received) this.received.add(message.received);
+    if (message.sent) this.sent.add(message.sent, this.now);
+    if (message.received) this.received.add(message.received, this.now);
   }
 
   /** The direction that carries much more, else what is sent: of that more is known. */

@@ -9,7 +9,7 @@ import { paint, type Shown, shownAtFirst, view } from "./view.js";
 const data = JSON.parse(document.getElementById("data")?.textContent ?? "{}") as WeaveMessage & { title: string };
 const root = document.getElementById("app") as HTMLElement;
 const weave = new Weave(null);
-weave.take({ since: 0, ...data });
+weave.take(data);
 document.title = data.title;
 
 const first = weave.sent.rows()[0]?.at ?? 0;

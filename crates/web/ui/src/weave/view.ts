@@ -60,8 +60,8 @@ function scene(weave: Weave, shown: Shown): Scene {
 
 /** Draws the canvases, which have to be on the page. */
 export function paint(weave: Weave, shown: Shown, palette: Palette, isRun: boolean): void {
-  const { slots, all, selected, until } = scene(weave, shown);
-  const time = { span: shown.span * 1e6, until, since: weave.since ?? until, isRun };
+  const { direction, slots, all, selected, until } = scene(weave, shown);
+  const time = { span: shown.span * 1e6, until, gaps: weave[direction].gaps, isRun };
   const of = (id: string): HTMLCanvasElement | null => document.querySelector(`#${id}`);
   const [cloth, strand] = [of("cloth"), of("strand")];
   if (cloth) drawCloth(cloth, slots, time, selected, palette);
