@@ -499,6 +499,28 @@ mod tests {
         assert!(status::connection(control.number()).is_none());
     }
 
+    #[tokio::test]
+    async fn whoever_listens_is_told_how_each_connection_ends_however_short_it_was() {
+        let mut ended = status::ended();
+        let shared = opened();
+        let connection = held(Arc::clone(&shared));
+        let number = connection.number();
+        shared.abort(7, "as it was told to");
+        shared.give_way();
+        drop(connection);
+        shared.gone().await;
+        // Other tests have connections, too.
+        let end = loop {
+            let end = ended.recv().await.unwrap();
+            if end.number == number {
+                break end;
+            }
+        };
+        let error = end.error.map(|error| error.to_string());
+        assert_eq!((end.label, end.sent, end.received), (None, 0, 0));
+        assert!(error.as_ref().is_some_and(|it| it.contains("as it was told to")), "{error:?}");
+    }
+
     /// Nothing serves it any more, and whoever reads in another runtime would never hear of that.
     #[test]
     fn one_whose_runtime_has_ended_has_failed() {

@@ -14,14 +14,16 @@ use tokio::sync::broadcast;
 use crate::about::About;
 pub use crate::about::ConnectionStatus;
 use crate::control::Control;
+use crate::error::Error;
 use crate::shared::Shared;
 
 /// Paths, and clients, that are counted by their own names.
 pub const MAX_NAMES: usize = 64;
 /// The name under which all others are counted.
 pub const OTHER: &str = "other";
-/// New connections that a slow listener has not been told of yet; older ones are dropped for it.
-const OPENED_CAPACITY: usize = 1024;
+/// New connections, and ends of connections, that a slow listener has not been told of yet; older ones
+/// are dropped for it.
+const CAPACITY: usize = 1024;
 
 /// What has been carried, by connections under way and by those that are over.
 #[derive(Clone, Debug, Default)]
@@ -76,6 +78,21 @@ pub struct ClientTotals {
     /// Stream bytes it has acknowledged in order.
     pub sent: u64,
     /// Stream bytes received from it in order.
+    pub received: u64,
+}
+
+/// How a connection has ended.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    /// Its number.
+    pub number: u64,
+    /// What it was used for; `None` if it was only kept ready.
+    pub label: Option<Arc<str>>,
+    /// Why it failed, if it did.
+    pub error: Option<Arc<Error>>,
+    /// Stream bytes that the peer had acknowledged in order.
+    pub sent: u64,
+    /// Stream bytes received in order.
     pub received: u64,
 }
 
@@ -147,6 +164,7 @@ struct Registry {
     past: Totals,
     known: Known,
     opened: Option<broadcast::Sender<u64>>,
+    ended: Option<broadcast::Sender<Ended>>,
 }
 
 #[derive(Clone)]
@@ -173,6 +191,7 @@ static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
     },
     known: Known { paths: Names(BTreeSet::new()), clients: Names(BTreeSet::new()) },
     opened: None,
+    ended: None,
 });
 
 fn registry() -> MutexGuard<'static, Registry> {
@@ -196,13 +215,19 @@ pub(crate) fn register(control: &Control) {
 /// The connection is over and its last subflow gone.
 fn forget(number: u64) {
     let control = registry().live.get(&number).and_then(Entry::control);
-    let status = control.map(|control| control.status());
+    let last = control.map(|control| (control.status(), control.error()));
     let mut registry = registry();
-    let Registry { live, past, known, .. } = &mut *registry;
+    let Registry { live, past, known, ended, .. } = &mut *registry;
     if live.remove(&number).is_some()
-        && let Some(status) = status
+        && let Some((status, error)) = last
     {
         past.add(&status, false, known);
+        if let Some(ended) = ended {
+            let (sent, received) = (status.stats.acknowledged, status.stats.delivered);
+            let end = Ended { number, label: status.label, error, sent, received };
+            // Nobody need be listening.
+            let _ = ended.send(end);
+        }
     }
 }
 
@@ -220,7 +245,13 @@ pub fn connection(number: u64) -> Option<Control> {
 /// falls behind by 1024 loses the oldest.
 pub fn opened() -> broadcast::Receiver<u64> {
     let mut registry = registry();
-    registry.opened.get_or_insert_with(|| broadcast::Sender::new(OPENED_CAPACITY)).subscribe()
+    registry.opened.get_or_insert_with(|| broadcast::Sender::new(CAPACITY)).subscribe()
+}
+
+/// Tells how each connection ends from here on. A listener that falls behind by 1024 loses the oldest.
+pub fn ended() -> broadcast::Receiver<Ended> {
+    let mut registry = registry();
+    registry.ended.get_or_insert_with(|| broadcast::Sender::new(CAPACITY)).subscribe()
 }
 
 /// What all connections have carried so far.

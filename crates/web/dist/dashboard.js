@@ -73,20 +73,23 @@ let sum2=0;for(let row of this.byStart.values())sum2+=row.length;return sum2}},W
 connection=connection}connection;over=!1;now=0;names={};sent=new Cloth;received=new Cloth;take(message){message.over&&(this.
 over=!0),message.now!==void 0&&(this.now=message.now),message.names&&(this.names=message.names),message.sent&&this.sent.
 add(message.sent,this.now),message.received&&this.received.add(message.received,this.now)}busier(){return this.received.
-bytes()>4*this.sent.bytes()?"received":"sent"}name(path){return this.names[path]??`path ${path}`}};function placesOf(names,lines){
-let places=new Map,next=lines.length,paths2=Object.keys(names).map(Number).sort((a2,b2)=>a2-b2);for(let path of paths2){
-let line=lines.indexOf(names[path]);places.set(path,line>=0?line:next++)}return places}function repeated(row){return row.
-parts.reduce((sum2,part)=>sum2+(part.why==="new"?0:part.to-part.from),0)}function filled(row){return row.parts.reduce((last,part)=>part.
-why==="new"?Math.max(last,part.last):last,row.at)}function choose(rows,from,to,slots){let chosen=new Array(slots).fill(void 0),
-slotOf=at=>Math.max(0,Math.min(slots-1,Math.floor((to-at)/(to-from)*slots))),shows=row=>(row.wait?.ms??0)*1e12+repeated(
-row);for(let row of rows){if(row.at<from||row.at>to)continue;let slot=slotOf(row.at),other=chosen[slot];(!other||shows(other)<
-shows(row))&&(chosen[slot]=row)}let begun=new Set(chosen),going=[...chosen];for(let row of rows)if(!(row.at>to||filled(row)<
-from||row.at>=from&&!begun.has(row))){for(let part of row.parts)if(!(part.why!=="new"||part.first>to||part.last<from))for(let slot=slotOf(
-Math.max(from,part.first));slot>=slotOf(part.last);slot--)chosen[slot]||(going[slot]=row)}return going}function within(rows,from,to){
-return rows.filter(row=>row.at<=to&&filled(row)>=from)}function eachOnce(slots){return[...new Set([...slots].reverse())].
-reverse().filter(row=>row!==void 0)}function shares(rows){let bytes2=new Map,sum2=0;for(let row of rows)for(let{path,from,
-to,why}of row.parts)why==="new"&&(bytes2.set(path,(bytes2.get(path)??0)+to-from),sum2+=to-from);return new Map([...bytes2].
-sort((a2,b2)=>a2[0]-b2[0]).map(([path,n2])=>[path,n2/sum2]))}function palette(place){let style2=getComputedStyle(document.documentElement),of=name=>style2.getPropertyValue(name).trim();
+bytes()>4*this.sent.bytes()?"received":"sent"}name(path){return this.names[path]??`path ${path}`}};function placesOf(names,lines,colors){
+let places=new Map,paths2=Object.keys(names).map(Number).sort((a2,b2)=>a2-b2),free=new Set(Array.from({length:colors},(_3,color)=>color));
+for(let path of paths2){let color=lines.find(line=>line.name===names[path])?.color;color!==void 0&&free.delete(color%colors)&&
+places.set(path,color%colors)}let ofLines=new Set(lines.map(({color})=>color%colors));for(let path of paths2.filter(path2=>!places.
+has(path2))){let color=[...free].find(one=>!ofLines.has(one))??[...free][0];free.delete(color),places.set(path,color??path%
+colors)}return places}function repeated(row){return row.parts.reduce((sum2,part)=>sum2+(part.why==="new"?0:part.to-part.
+from),0)}function filled(row){return row.parts.reduce((last,part)=>part.why==="new"?Math.max(last,part.last):last,row.at)}
+function choose(rows,from,to,slots){let chosen=new Array(slots).fill(void 0),slotOf=at=>Math.max(0,Math.min(slots-1,Math.
+floor((to-at)/(to-from)*slots))),shows=row=>(row.wait?.ms??0)*1e12+repeated(row);for(let row of rows){if(row.at<from||row.
+at>to)continue;let slot=slotOf(row.at),other=chosen[slot];(!other||shows(other)<shows(row))&&(chosen[slot]=row)}let begun=new Set(
+chosen),going=[...chosen];for(let row of rows)if(!(row.at>to||filled(row)<from||row.at>=from&&!begun.has(row))){for(let part of row.
+parts)if(!(part.why!=="new"||part.first>to||part.last<from))for(let slot=slotOf(Math.max(from,part.first));slot>=slotOf(
+part.last);slot--)chosen[slot]||(going[slot]=row)}return going}function within(rows,from,to){return rows.filter(row=>row.
+at<=to&&filled(row)>=from)}function eachOnce(slots){return[...new Set([...slots].reverse())].reverse().filter(row=>row!==
+void 0)}function shares(rows){let bytes2=new Map,sum2=0;for(let row of rows)for(let{path,from,to,why}of row.parts)why===
+"new"&&(bytes2.set(path,(bytes2.get(path)??0)+to-from),sum2+=to-from);return new Map([...bytes2].sort((a2,b2)=>a2[0]-b2[0]).
+map(([path,n2])=>[path,n2/sum2]))}function palette(place){let style2=getComputedStyle(document.documentElement),of=name=>style2.getPropertyValue(name).trim();
 return{ink:of("--ink"),soft:of("--soft"),grid:of("--grid"),ground:of("--card"),error:of("--error"),of:path=>of(`--c${place(
 path)%12}`)}}function number(value){if(value==null)return"–";let size=Math.abs(value),digits=size>=100||size===0?0:size>=10?1:2;return value.
 toFixed(digits)}function rate(value){return value==null?"–":value<.005?"0":number(value)}function percent(value){return value==
@@ -1049,62 +1052,66 @@ join;uPlot.fmtDate=fmtDate,uPlot.tzDate=tzDate;uPlot.sync=_sync;{uPlot.addGap=ad
 paths={points};paths2.linear=linear,paths2.stepped=stepped,paths2.bars=bars,paths2.spline=monotoneCubic}var FIGURES=["send","receive","srtt","queueing","retransmitted","cwnd"],STATES={up:["up","it carries what it is given"],
 standby:["standby","its role keeps data off it"],silent:["stalled","data is outstanding and nothing gets through"],down:[
 "down","it has no TCP connection"],unused:["unused","no connection has it"]},Model=class{t=[];open=[];used=[];conns=[];paths=[];events=[];state="";last="";epoch=0;load(history2,now){
-let{last,t:t4,open,used,conns,paths:paths2,events:events2}=history2;Object.assign(this,{last,t:t4,open,used,conns,paths:paths2,
-events:events2}),this.epoch=history2.clock==="run"?0:now-(t4.at(-1)??0)}isNew(id){let[instance2,number2]=split(id),[before,
-last]=split(this.last);return instance2===before&&number2<=last?!1:(this.last=id,!0)}add(sample,id){if(!this.isNew(id))return!1;
-this.state=sample.state;let rows=this.t.length,had=new Set(this.paths);for(let[name,state,...figures]of sample.paths){let path=this.
-pathOf(name,rows);had.delete(path),path.state.push(state),FIGURES.forEach((figure2,place)=>path[figure2].push(figures[place]??
-null))}for(let path of had){path.state.push("unused");for(let figure2 of FIGURES)path[figure2].push(null)}return this.t.
-push(sample.t),this.open.push(sample.open),this.used.push(sample.used),this.conns.push(sample.conns),this.t.length>1200&&
-this.forgetOldest(),!0}addEvent(event,id){this.isNew(id)&&(this.events.push(event),this.events.length>256&&this.events.shift())}pathOf(name,rows){
-let known=this.paths.find(path2=>path2.name===name);if(known)return known;let empty=()=>new Array(rows).fill(null),path={
-name,state:new Array(rows).fill("unused"),send:empty(),receive:empty(),srtt:empty(),queueing:empty(),retransmitted:empty(),
+let{last,t:t4,open,used,conns,paths:paths2,events:events2}=history2;Object.assign(this,{last,t:t4,open,used,conns,events:events2});
+let had=this.paths;this.paths=[];let colors=paths2.map(({name})=>had.find(path=>path.name===name)?.color);for(let[place,
+path]of paths2.entries())this.paths.push({...path,color:colors[place]??freeColor(this.paths,colors)});this.epoch=history2.
+clock==="run"?0:now-(t4.at(-1)??0)}isNew(id){let[instance2,number2]=split(id),[before,last]=split(this.last);return instance2===
+before&&number2<=last?!1:(this.last=id,!0)}add(sample,id){if(!this.isNew(id))return!1;this.state=sample.state;let rows=this.
+t.length,had=new Set(this.paths);for(let[name,state,...figures]of sample.paths){let path=this.pathOf(name,rows);had.delete(
+path),path.state.push(state),FIGURES.forEach((figure2,place)=>path[figure2].push(figures[place]??null))}for(let path of had){
+path.state.push("unused");for(let figure2 of FIGURES)path[figure2].push(null)}return this.t.push(sample.t),this.open.push(
+sample.open),this.used.push(sample.used),this.conns.push(sample.conns),this.t.length>1200&&this.forgetOldest(),!0}addEvent(event,id){
+this.isNew(id)&&(this.events.push(event),this.events.length>256&&this.events.shift())}pathOf(name,rows){let known=this.paths.
+find(path2=>path2.name===name);if(known)return known;let empty=()=>new Array(rows).fill(null),path={name,color:freeColor(
+this.paths),state:new Array(rows).fill("unused"),send:empty(),receive:empty(),srtt:empty(),queueing:empty(),retransmitted:empty(),
 cwnd:empty()},others=this.paths.findIndex(one=>one.name===null);return this.paths.splice(name===null||others<0?this.paths.
 length:others,0,path),path}forgetOldest(){for(let column of[this.t,this.open,this.used,this.conns])column.shift();for(let path of this.
 paths){path.state.shift();for(let figure2 of FIGURES)path[figure2].shift()}this.paths=this.paths.filter(path=>path.state.
-some(state=>state!=="unused"))}};function sum(cells){let known=cells.filter(cell=>cell!=null);return known.length>0?known.
-reduce((a2,b2)=>a2+b2,0):null}function mean(column,from,to){let cells=column.slice(from,to).filter(cell=>cell!=null),total=sum(
-cells);return total==null?null:total/cells.length}function split(id){let dash=id.lastIndexOf("-");return[id.slice(0,Math.
-max(0,dash)),Number(id.slice(dash+1))]}var OTHERS="other paths",COLORS=12,DASHES=[[],[7,3],[2,3],[9,3,2,3]];function dashOf(color){return color<0?[]:DASHES[color%
-DASHES.length]}function ofPaths(figure2,scale,withSum){return model=>{let scaled=cells=>scale===1?cells:cells.map(cell=>typeof cell==
-"number"?cell*scale:cell),lines=model.paths.map((path,place)=>({label:path.name??OTHERS,color:place,values:scaled(path[figure2])}));
-if(withSum&&lines.length>1){let rows=model.t.map((_3,row)=>sum(lines.map(line=>line.values[row])));lines.unshift({label:"\
-all paths",color:-1,values:rows})}return lines}}var CONNECTIONS=6,LISTED=4;function moved(id,rows){let cells=rows.map(row=>{
-let own=row.find(one=>one[0]===id);return own?own[1]+own[2]:row.length<LISTED?0:null}),listed=rows.map(row=>row.some(one=>one[0]===
-id)),[first,last]=[listed.indexOf(!0),listed.lastIndexOf(!0)];return cells.map((cell,row)=>row>=first-1&&row<=last+1?cell:
-null)}function ofConnections(model){let sums=new Map;for(let row of model.conns)for(let[id,send,receive]of row)sums.set(
-id,(sums.get(id)??0)+send+receive);return[...sums].sort((a2,b2)=>b2[1]-a2[1]||a2[0]-b2[0]).slice(0,CONNECTIONS).map(([id])=>id).
-sort((a2,b2)=>a2-b2).map(id=>({label:`#${id}`,color:id%COLORS,values:moved(id,model.conns)}))}var PATH_CHARTS=[{id:"send",
-title:"Sending",unit:"Mb/s",show:number,lines:ofPaths("send",1,!0)},{id:"receive",title:"Receiving",unit:"Mb/s",show:number,
-lines:ofPaths("receive",1,!0)},{id:"srtt",title:"Round-trip time",unit:"ms, smoothed",show:number,lines:ofPaths("srtt",1,
-!1)},{id:"queueing",title:"Queueing delay",unit:"ms above the least round trip",show:number,lines:ofPaths("queueing",1,!1)},
-{id:"retransmitted",title:"Retransmitted",unit:"% of segments",show:number,lines:ofPaths("retransmitted",100,!1)}],CONNECTION_CHARTS=[
-{id:"conns",title:"Busiest connections",unit:"Mb/s, both directions",show:number,lines:ofConnections},{id:"count",title:"\
-Connections",unit:"open, and of these in use",show:value=>typeof value=="number"?String(Math.round(value)):number(value),
-lines:model=>[{label:"open",color:0,values:model.open},{label:"in use",color:1,values:model.used}]}],CHARTS=[...PATH_CHARTS,
-...CONNECTION_CHARTS];function theme(){let style2=getComputedStyle(document.documentElement),of=name=>style2.getPropertyValue(
-name).trim(),lines=Array.from({length:COLORS},(_3,place)=>of(`--c${place}`)),levels={good:of("--good"),warning:of("--war\
-ning"),error:of("--error")};return{ink:of("--ink"),soft:of("--soft"),grid:of("--grid"),lines,levels}}var HEIGHT2=150,Plot=class{constructor(chart,at,move){
-this.chart=chart;this.at=at;this.move=move;this.resized=new ResizeObserver(()=>this.resize()),this.resized.observe(at)}chart;at;move;plot;drawn="";span={
-from:0,to:1};marks=[];resized;width(){return Math.max(120,Math.floor(this.at.clientWidth))}resize(){let width=this.width();
-this.plot&&this.plot.width!==width&&this.plot.setSize({width,height:HEIGHT2})}draw(model,x2,span,marks,style2){let lines=this.
-chart.lines(model);this.span=span,this.marks=marks;let data=[x2,...lines.map(line=>line.values)],looks=JSON.stringify([lines.
-map(({label,color})=>[label,color]),style2]);if(this.plot&&looks===this.drawn){this.plot.setData(data);return}this.plot?.
-destroy(),this.drawn=looks;let plot=new uPlot(this.options(lines,style2),data,this.at);plot.over.addEventListener("mouse\
-move",()=>this.move(plot.cursor.idx??null)),plot.over.addEventListener("mouseleave",()=>this.move(null)),this.plot=plot}point(time2){
-if(!this.plot)return;let left=time2===null?-10:this.plot.valToPos(time2,"x");this.plot.setCursor({left,top:time2===null?
--10:0},!1)}options(lines,style2){let color=line=>line.color<0?style2.ink:style2.lines[line.color%style2.lines.length],axis={
-stroke:style2.soft,grid:{stroke:style2.grid,width:1}},font2="12px system-ui, sans-serif";return{width:this.width(),height:HEIGHT2,
-legend:{show:!1},padding:[8,6,0,0],cursor:{y:!1,drag:{x:!1,y:!1},points:{size:6}},scales:{x:{time:!0,range:()=>[this.span.
-from,this.span.to]},y:{range:(_3,__,most)=>[0,most>0?most*1.08:1]}},series:[{},...lines.map(line=>({label:line.label,stroke:color(
-line),width:line.color<0?1:1.75,dash:dashOf(line.color),points:{show:!1},spanGaps:!1}))],axes:[{...axis,font:font2,space:76,
-size:28,ticks:{stroke:style2.grid,width:1,size:4},values:(plot,times)=>{let most=plot.bbox.width/uPlot.pxRatio-26;return times.
-map(time2=>plot.valToPos(time2,"x")>most?"":clock(time2))}},{...axis,font:font2,size:46,space:28,ticks:{show:!1},values:(_3,values)=>values.
-map(value=>String(+value.toPrecision(6)))}],hooks:{drawAxes:[plot=>this.drawMarks(plot,style2)]}}}drawMarks(plot,style2){
-let{ctx,bbox}=plot;ctx.save(),ctx.lineWidth=uPlot.pxRatio;for(let{t:t4,level}of this.marks){if(t4<this.span.from||t4>this.
-span.to)continue;let x2=Math.round(plot.valToPos(t4,"x",!0))+.5;ctx.strokeStyle=style2.levels[level]??style2.soft,ctx.setLineDash(
-level==="good"?[]:[4*uPlot.pxRatio,3*uPlot.pxRatio]),ctx.beginPath(),ctx.moveTo(x2,bbox.top),ctx.lineTo(x2,bbox.top+bbox.
-height),ctx.stroke()}ctx.restore()}};var nameOf=(bond,lane)=>`${bond.client??""}
+some(state=>state!=="unused"))}};function freeColor(paths2,kept=[]){let taken=new Set([...paths2.map(path=>path.color),...kept]),
+color=0;for(;taken.has(color);)color++;return color}function sum(cells){let known=cells.filter(cell=>cell!=null);return known.
+length>0?known.reduce((a2,b2)=>a2+b2,0):null}function mean(column,from,to){let cells=column.slice(from,to).filter(cell=>cell!=
+null),total=sum(cells);return total==null?null:total/cells.length}function split(id){let dash=id.lastIndexOf("-");return[
+id.slice(0,Math.max(0,dash)),Number(id.slice(dash+1))]}var OTHERS="other paths",COLORS=12,DASHES=[[],[7,3],[2,3],[9,3,2,3]];function dashOf(color){return color<0?[]:DASHES[(color+
+Math.floor(color/COLORS))%DASHES.length]}function ofPaths(figure2,scale,withSum){return model=>{let scaled=cells=>scale===
+1?cells:cells.map(cell=>typeof cell=="number"?cell*scale:cell),lines=model.paths.map(path=>({label:path.name??OTHERS,color:path.
+color,values:scaled(path[figure2])}));if(withSum&&lines.length>1){let rows=model.t.map((_3,row)=>sum(lines.map(line=>line.
+values[row])));lines.unshift({label:"all paths",color:-1,values:rows})}return lines}}var CONNECTIONS=6,LISTED=4;function moved(id,rows){
+let cells=rows.map(row=>{let own=row.find(one=>one[0]===id);return own?own[1]+own[2]:row.length<LISTED?0:null}),listed=rows.
+map(row=>row.some(one=>one[0]===id)),[first,last]=[listed.indexOf(!0),listed.lastIndexOf(!0)];return cells.map((cell,row)=>row>=
+first-1&&row<=last+1?cell:null)}function ofConnections(model){let sums=new Map;for(let row of model.conns)for(let[id,send,
+receive]of row)sums.set(id,(sums.get(id)??0)+send+receive);return[...sums].sort((a2,b2)=>b2[1]-a2[1]||a2[0]-b2[0]).slice(
+0,CONNECTIONS).map(([id])=>id).sort((a2,b2)=>a2-b2).map(id=>({label:`#${id}`,color:id%COLORS,values:moved(id,model.conns)}))}
+var PATH_CHARTS=[{id:"send",title:"Sending",unit:"Mb/s",show:number,lines:ofPaths("send",1,!0)},{id:"receive",title:"Rec\
+eiving",unit:"Mb/s",show:number,lines:ofPaths("receive",1,!0)},{id:"srtt",title:"Round-trip time",unit:"ms, smoothed",show:number,
+lines:ofPaths("srtt",1,!1)},{id:"queueing",title:"Queueing delay",unit:"ms above the least round trip",show:number,lines:ofPaths(
+"queueing",1,!1)},{id:"retransmitted",title:"Retransmitted",unit:"% of segments",show:number,lines:ofPaths("retransmitte\
+d",100,!1)}],CONNECTION_CHARTS=[{id:"conns",title:"Busiest connections",unit:"Mb/s, both directions",show:number,lines:ofConnections},
+{id:"count",title:"Connections",unit:"open, and of these in use",show:value=>typeof value=="number"?String(Math.round(value)):
+number(value),lines:model=>[{label:"open",color:0,values:model.open},{label:"in use",color:1,values:model.used}]}],CHARTS=[
+...PATH_CHARTS,...CONNECTION_CHARTS];function theme(){let style2=getComputedStyle(document.documentElement),of=name=>style2.
+getPropertyValue(name).trim(),lines=Array.from({length:COLORS},(_3,place)=>of(`--c${place}`)),levels={good:of("--good"),
+warning:of("--warning"),error:of("--error")};return{ink:of("--ink"),soft:of("--soft"),grid:of("--grid"),lines,levels}}var HEIGHT2=150,
+Plot=class{constructor(chart,at,move){this.chart=chart;this.at=at;this.move=move;this.resized=new ResizeObserver(()=>this.
+resize()),this.resized.observe(at)}chart;at;move;plot;drawn="";span={from:0,to:1};marks=[];resized;width(){return Math.max(
+120,Math.floor(this.at.clientWidth))}resize(){let width=this.width();this.plot&&this.plot.width!==width&&this.plot.setSize(
+{width,height:HEIGHT2})}draw(model,x2,span,marks,style2){let lines=this.chart.lines(model);this.span=span,this.marks=marks;
+let data=[x2,...lines.map(line=>line.values)],looks=JSON.stringify([lines.map(({label,color})=>[label,color]),style2]);if(this.
+plot&&looks===this.drawn){this.plot.setData(data);return}this.plot?.destroy(),this.drawn=looks;let plot=new uPlot(this.options(
+lines,style2),data,this.at);plot.over.addEventListener("mousemove",()=>this.move(plot.cursor.idx??null)),plot.over.addEventListener(
+"mouseleave",()=>this.move(null)),this.plot=plot}point(time2){if(!this.plot)return;let left=time2===null?-10:this.plot.valToPos(
+time2,"x");this.plot.setCursor({left,top:time2===null?-10:0},!1)}options(lines,style2){let color=line=>line.color<0?style2.
+ink:style2.lines[line.color%style2.lines.length],axis={stroke:style2.soft,grid:{stroke:style2.grid,width:1}},font2="12px\
+ system-ui, sans-serif";return{width:this.width(),height:HEIGHT2,legend:{show:!1},padding:[8,6,0,0],cursor:{y:!1,drag:{x:!1,
+y:!1},points:{size:6}},scales:{x:{time:!0,range:()=>[this.span.from,this.span.to]},y:{range:(_3,__,most)=>[0,most>0?most*
+1.08:1]}},series:[{},...lines.map(line=>({label:line.label,stroke:color(line),width:line.color<0?1:1.75,dash:dashOf(line.
+color),points:{show:!1},spanGaps:!1}))],axes:[{...axis,font:font2,space:76,size:28,ticks:{stroke:style2.grid,width:1,size:4},
+values:(plot,times)=>{let most=plot.bbox.width/uPlot.pxRatio-26;return times.map(time2=>plot.valToPos(time2,"x")>most?"":
+clock(time2))}},{...axis,font:font2,size:46,space:28,ticks:{show:!1},values:(_3,values)=>values.map(value=>String(+value.
+toPrecision(6)))}],hooks:{drawAxes:[plot=>this.drawMarks(plot,style2)]}}}drawMarks(plot,style2){let{ctx,bbox}=plot;ctx.save(),
+ctx.lineWidth=uPlot.pxRatio;for(let{t:t4,level}of this.marks){if(t4<this.span.from||t4>this.span.to)continue;let x2=Math.
+round(plot.valToPos(t4,"x",!0))+.5;ctx.strokeStyle=style2.levels[level]??style2.soft,ctx.setLineDash(level==="good"?[]:[
+4*uPlot.pxRatio,3*uPlot.pxRatio]),ctx.beginPath(),ctx.moveTo(x2,bbox.top),ctx.lineTo(x2,bbox.top+bbox.height),ctx.stroke()}
+ctx.restore()}};var nameOf=(bond,lane)=>`${bond.client??""}
 ${lane.name}`,all=status2=>(status2.bonds??[]).flatMap(bond=>bond.lanes.map(lane=>[nameOf(bond,lane),lane,bond.client]));
 function laneRates(before,now){let seconds=now.uptime_s-before.uptime_s,found=new Map;if(seconds<=0)return found;let old=new Map(
 all(before).map(([name,lane])=>[name,lane]));for(let[name,lane]of all(now)){let then=old.get(name);if(!then||then.sent_bytes>
@@ -1167,8 +1174,8 @@ h2(d2[j2]),j2--;else h2(d2[x2]),x2++;for(;k2<=w2;){let e3=v2(s3,v3[w2+1]);u2(e3,
 e3!==null&&h2(e3)}return this.ut=a2,p2(s3,v3),E}});function swatch(color){let dash=dashOf(color).join(" ");return b`<svg class="swatch line-${color<0?"ink":color%COLORS}" aria-hidden="true" viewBox="0 0 26 8" width="26" height="8">
     ${w`<path d="M0 4H26" stroke-dasharray=${dash||A}></path>`}
   </svg>`}function paths(model,row,when2){if(model.paths.length===0)return b`<p class="empty">No path has carried anything yet.</p>`;
-let cells=model.paths.map((path,place)=>{let state=path.state[row]??"unused",[name,meaning]=STATES[state];return b`<tr>
-      <th scope="row">${swatch(place)} ${path.name??OTHERS}</th>
+let cells=model.paths.map(path=>{let state=path.state[row]??"unused",[name,meaning]=STATES[state];return b`<tr>
+      <th scope="row">${swatch(path.color)} ${path.name??OTHERS}</th>
       <td class="word"><span class="state ${state}" title=${meaning}>${name}</span></td>
       <td>${rate(path.send[row])}</td>
       <td>${rate(path.receive[row])}</td>
@@ -1377,12 +1384,13 @@ page2)]:[];return b`<div>
       ${reason?`No connection: ${reason}. Trying again by itself.`:words2[link2.is]}
     </p>
     ${link2.is==="waiting"?b`<button type="button" @click=${retry}>Try now</button>`:A}
-  </div>`}function tiles(page2){let{model,status:status2}=page2,row=model.t.length-1,up=model.paths.filter(path=>path.state[row]===
-"up").length,known=model.paths.filter(path=>(path.state[row]??"unused")!=="unused").length,all2=figure2=>number(sum(model.
-paths.map(path=>path[figure2][row]))??0),tile=(name,value,more="")=>b`<div class="tile"><dt>${name}</dt><dd>${value} <span class="unit">${more}</span></dd></div>`,
+  </div>`}function tiles(page2){let{model,status:status2}=page2,row=model.t.length-1,own=model.paths.filter(path=>path.name!==
+null&&(path.state[row]??"unused")!=="unused"),up=own.filter(path=>path.state[row]==="up").length,hasOthers=model.paths.some(
+path=>path.name===null&&(path.state[row]??"unused")!=="unused"),all2=figure2=>number(sum(model.paths.map(path=>path[figure2][row]))??
+0),tile=(name,value,more="")=>b`<div class="tile"><dt>${name}</dt><dd>${value} <span class="unit">${more}</span></dd></div>`,
 memory=status2?.memory,old=asOf(page2)&&`, ${asOf(page2)}`;return b`<dl class="tiles">
     ${tile("Sending",all2("send"),"Mb/s")} ${tile("Receiving",all2("receive"),"Mb/s")}
-    ${tile("Paths up",up,`of ${known}`)}
+    ${tile("Paths up",up,`of ${own.length}${hasOthers?", and others":""}`)}
     ${tile("Connections in use",model.used[row]??0,`of ${model.open[row]??0} open`)}
     ${memory?tile("Memory",bytes(memory.resident_bytes),`${bytes(memory.reserved_bytes)} reserved${old}`):A}
     ${status2?tile("Since the start",status2.connections_opened,`connections, ${status2.connections_failed} failed, ${status2.
@@ -1469,9 +1477,9 @@ let{model}=page;lastDrawn=performance.now(),page.x=model.t.map(t4=>model.epoch+t
 0?0:Date.now()/1e3),from=to-page.window;if(page.span=model.epoch===0?{from:Math.max(0,from),to:Math.max(1,to)}:{from,to},
 page.row!==null&&page.row>=page.x.length&&(page.row=null),page.statusAge=page.paused||page.link.is!=="live"?null:asking.
 age(lastDrawn),D(view2(page,actions),root),document.title=title(),page.link.is==="refused"){plots=[];return}if(page.weave){
-let places=placesOf(page.weave.names,model.paths.map(one=>one.name));paint(page.weave,page.weaveShown,palette(path=>places.
-get(path)??path),!1)}if(!charts&&plots.length>0)return;charts=!1,plots.length===0&&(plots=CHARTS.map(plotOf));let marks=model.
-events.filter(event=>MARKED.includes(event.name)&&event.level!=="info").map(event=>({t:model.epoch+event.t,level:event.level}));
+let places=placesOf(page.weave.names,model.paths,COLORS);paint(page.weave,page.weaveShown,palette(path=>places.get(path)??
+path),!1)}if(!charts&&plots.length>0)return;charts=!1,plots.length===0&&(plots=CHARTS.map(plotOf));let marks=model.events.
+filter(event=>MARKED.includes(event.name)&&event.level!=="info").map(event=>({t:model.epoch+event.t,level:event.level}));
 for(let plot of plots)plot.draw(model,page.x,page.span,marks,style);let time2=page.row===null?null:page.x[page.row];queueMicrotask(
 ()=>plots.forEach(plot=>plot.point(time2)))}function plotOf(chart){let at=document.getElementById(`plot-${chart.id}`);return new Plot(
 chart,at,row=>{page.row!==row&&(page.row=row,draw(!0))})}function title(){let{model,status:known,link:link2}=page,row=model.

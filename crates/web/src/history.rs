@@ -1,8 +1,8 @@
 //! Ten minutes of samples, in columns: what a page draws when it is opened, and what a page that was
 //! away has missed.
 //!
-//! The busiest paths have columns of their own, all others are summed. Memory is bounded whatever
-//! paths there are: [`MAX_BYTES`].
+//! The busiest paths have columns of their own, all others are summed, and are as the worst of them is.
+//! Memory is bounded whatever paths there are: [`MAX_BYTES`].
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -75,7 +75,7 @@ impl Columns {
     /// Adds what another path did to these, which are of several.
     fn merge(&mut self, other: &Self) {
         for row in 0..self.states.len() {
-            self.states[row] = self.states[row].better(other.states[row]);
+            self.states[row] = self.states[row].worse(other.states[row]);
             for figure in [SEND, RECEIVE, CWND] {
                 let sum = add(self.figures[figure][row], other.figures[figure][row]);
                 self.figures[figure][row] = sum;
@@ -138,7 +138,7 @@ impl History {
                 // One that is listed twice is none of ours; it is counted all the same.
                 _ => {
                     let (state, figures) = others.get_or_insert((PathState::Unused, UNKNOWN));
-                    *state = state.better(path.state);
+                    *state = state.worse(path.state);
                     for figure in [SEND, RECEIVE, CWND] {
                         figures[figure] = add(figures[figure], path.figures[figure]);
                     }
@@ -339,6 +339,40 @@ mod tests {
         let lte = &read["paths"][1];
         assert_eq!((&lte["send"][699], &lte["state"][699]), (&Value::Null, &json!("unused")));
         assert_eq!((&lte["send"][700], &lte["state"][700]), (&json!(1.0), &json!("up")));
+    }
+
+    #[test]
+    fn a_path_that_is_down_is_not_hidden_by_others() {
+        let mut history = History::new();
+        let names: Vec<String> = (0..PATHS + 4).map(|n| format!("p{n}")).collect();
+        let busy = |n: usize| if n < PATHS { 9.0 } else { 1.0 };
+        let paths: Vec<_> = names.iter().enumerate().map(|(n, name)| (&**name, busy(n))).collect();
+        let down = |place: usize, state| {
+            let mut sample = sample(0.0, &paths);
+            sample.paths[place].state = state;
+            sample
+        };
+        history.push(0, &down(PATHS, PathState::Up));
+        history.push(1, &down(PATHS + 1, PathState::Down));
+        history.push(2, &down(PATHS + 2, PathState::Silent));
+        // One that nobody uses is not missed.
+        history.push(3, &down(PATHS + 3, PathState::Unused));
+        let others = &read(&history)["paths"][PATHS];
+        assert_eq!(
+            (&others["name"], &others["state"]),
+            (&Value::Null, &json!(["up", "down", "silent", "up"]))
+        );
+        // Nor is what it was, when it loses its columns to a busier one.
+        history.push(4, &down(3, PathState::Down));
+        let mut busier = sample(1.0, &[]);
+        busier.paths = (0..PATHS)
+            .map(|n| PathSample {
+                name: format!("q{n}").into(),
+                ..sample(1.0, &[("q", 99.0)]).paths.remove(0)
+            })
+            .collect();
+        history.push(5, &busier);
+        assert_eq!(read(&history)["paths"][PATHS]["state"][4], "down");
     }
 
     #[test]

@@ -123,6 +123,17 @@ impl PathState {
         if (self as u8) <= (other as u8) { self } else { other }
     }
 
+    /// That of two which carries less, but that of one that is used: of several paths in one, so that
+    /// none that is down is hidden by others.
+    #[must_use]
+    pub(crate) const fn worse(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Unused, used) | (used, Self::Unused) => used,
+            _ if self as u8 >= other as u8 => self,
+            _ => other,
+        }
+    }
+
     /// Its name, as in the control socket's answers.
     pub const fn name(self) -> &'static str {
         match self {

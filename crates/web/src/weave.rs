@@ -338,8 +338,7 @@ mod tests {
                 0
             ],
         ]);
-        let all =
-            json!({"since": 0, "cut": "windows", "every": 1, "left_out": 0, "known_to": null, "rows": rows});
+        let all = json!({"since": 0, "cut": "windows", "every": 1, "left_out": 0, "known_to": null, "rows": rows});
         assert_eq!(said["sent"], all);
         assert_eq!(said["received"]["rows"], json!([]));
         assert_eq!(read(&loom.message(&look))["sent"]["rows"], json!([]));
@@ -390,7 +389,10 @@ mod tests {
         let mut loom = Loom::new(7);
         let said = read(&loom.message(&look));
         // The recorder has dropped what it had of the time before.
-        assert_eq!((&said["sent"]["since"], &said["received"]["since"]), (&json!(5000), &json!(3000)));
+        assert_eq!(
+            (&said["sent"]["since"], &said["received"]["since"]),
+            (&json!(5000), &json!(3000))
+        );
         assert_eq!(said["sent"]["left_out"], 0);
         look.sent.left_out = 9009;
         let said = read(&loom.message(&look));

@@ -110,7 +110,13 @@ impl Shared {
             let is_there = inner.life.phase() != Phase::Gone;
             let sent = inner.session.weave_sent(now).filter(|_| is_there)?;
             let received = inner.session.weave_received(now)?;
-            Some(ConnectionWeave { now, since: inner.weave_since, sent, received, names: inner.names.clone() })
+            Some(ConnectionWeave {
+                now,
+                since: inner.weave_since,
+                sent,
+                received,
+                names: inner.names.clone(),
+            })
         })
     }
 }

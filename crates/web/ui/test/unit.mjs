@@ -271,8 +271,16 @@ test("what was not recorded while nobody looked is not taken for nothing sent", 
 
 test("paths of a weave have the colours of their lines, and those without a line others", () => {
   const names = { 0: "wifi", 3: "old", 4: "lte", 10: "older" };
-  assert.deepEqual([...placesOf(names, ["lte", "wifi", null])], [[0, 1], [3, 3], [4, 0], [10, 4]]);
-  assert.deepEqual([...placesOf(names, [])], [[0, 0], [3, 1], [4, 2], [10, 3]]);
+  const line = (name, color) => ({ name, color });
+  const lines = [line("lte", 0), line("wifi", 1), line(null, 2)];
+  const places = (...all) => Object.fromEntries(placesOf(names, ...all));
+  assert.deepEqual(places(lines, 12), { 0: 1, 3: 3, 4: 0, 10: 4 });
+  assert.deepEqual(places([], 12), { 0: 0, 3: 1, 4: 2, 10: 3 });
+  // Two lines that differ by their dash only: a cloth has none.
+  assert.deepEqual(places([line("lte", 1), line("wifi", 13)], 12), { 0: 1, 3: 0, 4: 2, 10: 3 });
+  // More lines than colours: those of other connections' paths may be had.
+  const many = Array.from({ length: 17 }, (_, n) => line(`p${n}`, n));
+  assert.equal(new Set(Object.values(places([...many, line("wifi", 17)], 12))).size, 4);
 });
 
 test("a minute of a weave is kept, and rows that are cut in another way are others", () => {

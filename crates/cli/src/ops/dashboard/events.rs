@@ -2,25 +2,24 @@
 //! event, however many connections it happens to.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::TryRecvError;
-use weftline::status::{ConnectionStatus, MAX_NAMES};
-use weftline::{Control, PathEvent, PathEventKind, refusals};
+use weftline::status::{ConnectionStatus, Ended, MAX_NAMES};
+use weftline::{PathEvent, PathEventKind, refusals};
 use weftline_web::{Event, EventLevel};
 
-/// Connections that are followed at once; what happens to paths of others is not told.
+/// Connections that are followed at once, those in use first; what happens to paths of others is not told.
 const MAX_FOLLOWED: usize = 256;
 /// Different events in one look; further ones are not told.
 const MAX_KINDS: usize = 64;
 
 /// What is followed, and what has been told.
-#[derive(Default)]
 pub(super) struct Events {
     followed: BTreeMap<u64, Followed>,
-    /// Ends that nobody has been told of yet.
-    ended: Arc<Mutex<Vec<Ended>>>,
+    /// Of connections that are over, followed or not.
+    ended: broadcast::Receiver<Ended>,
     refused: BTreeMap<&'static str, u64>,
     /// Paths that have come up before, and why those that cannot do not: each reason is told once.
     known: BTreeSet<Arc<str>>,
@@ -37,14 +36,16 @@ struct Followed {
     newest: BTreeMap<u64, u64>,
 }
 
-/// How a connection has ended.
-struct Ended {
-    number: u64,
-    /// What it was used for; `None` if it was only kept ready.
-    label: Option<Arc<str>>,
-    error: Option<String>,
-    sent_bytes: u64,
-    received_bytes: u64,
+impl Default for Events {
+    fn default() -> Self {
+        Self {
+            followed: BTreeMap::new(),
+            ended: weftline::status::ended(),
+            refused: BTreeMap::new(),
+            known: BTreeSet::new(),
+            failing: BTreeMap::new(),
+        }
+    }
 }
 
 impl Events {
@@ -62,9 +63,12 @@ impl Events {
         // What these have told before their end was the last.
         followed.retain(|number, _| live.contains(number));
         self.followed = followed;
-        let ended = std::mem::take(&mut *self.ended.lock().expect("nobody panics with it"));
-        for end in ended {
-            told.end(end);
+        loop {
+            match self.ended.try_recv() {
+                Ok(end) => told.end(end),
+                Err(TryRecvError::Lagged(more)) => told.ends_left_out(more),
+                Err(TryRecvError::Empty | TryRecvError::Closed) => break,
+            }
         }
         for (reason, count) in refusals() {
             let before = self.refused.insert(reason, count).unwrap_or(0);
@@ -81,7 +85,7 @@ impl Events {
     fn follow(&mut self, status: &ConnectionStatus, told: &mut Told) {
         let number = status.number;
         if !self.followed.contains_key(&number) {
-            if self.followed.len() >= MAX_FOLLOWED {
+            if self.followed.len() >= MAX_FOLLOWED && !self.make_room(status.label.is_some()) {
                 return;
             }
             let Some(control) = weftline::status::connection(number) else { return };
@@ -97,7 +101,6 @@ impl Events {
             for name in up.filter_map(|(id, _)| status.names.get(id)) {
                 self.first_up(name, number, told);
             }
-            tokio::spawn(note_end(control, Arc::clone(&self.ended)));
         }
         if let Some(followed) = self.followed.get_mut(&number)
             && let Some(label) = status.label.as_ref().filter(|_| !followed.is_used)
@@ -108,6 +111,13 @@ impl Events {
             let kind = Kind::new("connection_used", EventLevel::Info, "");
             told.add_of(kind, number, Words { about, detail: String::new() });
         }
+    }
+
+    /// Follows one less, which is only kept ready, for one that is in use; whether there was one.
+    fn make_room(&mut self, is_used: bool) -> bool {
+        let ready = self.followed.iter().find(|(_, one)| !one.is_used).map(|(number, _)| *number);
+        let ready = ready.filter(|_| is_used);
+        ready.is_some_and(|number| self.followed.remove(&number).is_some())
     }
 
     /// Tells what has happened to the paths of a connection.
@@ -168,24 +178,6 @@ impl Events {
             let kind = Kind::new("path_up", EventLevel::Info, "up");
             told.add(Kind { path: Some(Arc::clone(name)), ..kind }, number, 1, 0);
         }
-    }
-}
-
-/// Waits for a connection's end, and notes it.
-async fn note_end(control: Control, ended: Arc<Mutex<Vec<Ended>>>) {
-    let error = control.closed().await.err().map(|error| error.to_string());
-    let status = control.status();
-    let end = Ended {
-        number: status.number,
-        label: status.label,
-        error,
-        sent_bytes: status.stats.acknowledged,
-        received_bytes: status.stats.delivered,
-    };
-    let mut ended = ended.lock().expect("nobody panics with it");
-    // The next look takes them; there are no more than are followed.
-    if ended.len() < MAX_FOLLOWED {
-        ended.push(end);
     }
 }
 
@@ -257,18 +249,24 @@ impl Told {
     }
 
     fn end(&mut self, end: Ended) {
-        let Ended { number, label, error, sent_bytes, received_bytes } = end;
+        let Ended { number, label, error, sent, received } = end;
         if error.is_none() && label.is_none() {
             // It was never used: nobody misses it.
             return;
         }
         let about = format!(" ({})", label.as_deref().unwrap_or("kept ready"));
-        let detail = format!(": sent {}, received {}", size(sent_bytes), size(received_bytes));
+        let detail = format!(": sent {}, received {}", size(sent), size(received));
         let kind = match error {
-            Some(error) => Kind::new("connection_closed", EventLevel::Error, &error),
+            Some(error) => Kind::new("connection_closed", EventLevel::Error, &error.to_string()),
             None => Kind::new("connection_closed", EventLevel::Info, ""),
         };
         self.add_of(kind, number, Words { about, detail });
+    }
+
+    /// More have ended than could be looked at one by one.
+    fn ends_left_out(&mut self, more: u64) {
+        let kind = Kind::new("connections_ended", EventLevel::Warning, "");
+        self.add(kind, 0, more, 0);
     }
 
     fn events(self) -> Vec<Event> {
@@ -318,6 +316,9 @@ fn text(kind: &Kind, count: &Count) -> String {
         ("connection_closed", _) if reason.is_empty() => format!("{at} ended"),
         ("connection_closed", 1) => format!("connection #{first}{about} failed: {reason}"),
         ("connection_closed", _) => format!("{at} failed: {reason}"),
+        ("connections_ended", _) => {
+            format!("{} more connections ended; there were too many to say how", count.times)
+        }
         ("handshakes_refused", _) => match count.times {
             1 => format!("a handshake was refused or broke off ({reason})"),
             times => format!("{times} handshakes were refused or broke off ({reason})"),
@@ -414,23 +415,26 @@ mod tests {
     #[test]
     fn an_end_says_what_was_carried_or_why_it_failed() {
         let mut told = Told::default();
-        let end = |number, label: Option<&str>, error: Option<&str>| Ended {
+        let end = |number, label: Option<&str>, error: Option<weftline::Error>| Ended {
             number,
             label: label.map(Into::into),
-            error: error.map(str::to_owned),
-            sent_bytes: 12_000_000,
-            received_bytes: 50,
+            error: error.map(Arc::new),
+            sent: 12_000_000,
+            received: 50,
         };
         told.end(end(5, Some("to 127.0.0.1:80"), None));
         told.end(end(6, None, None));
-        told.end(end(7, Some("to 127.0.0.1:80"), Some("no path for 30 s")));
+        told.end(end(7, Some("to 127.0.0.1:80"), Some(weftline::Error::CarriesMessages)));
+        told.ends_left_out(300);
         let mut texts: Vec<_> = told.events().into_iter().map(|event| event.text).collect();
         texts.sort();
         assert_eq!(
             texts,
             [
+                "300 more connections ended; there were too many to say how",
                 "connection #5 (to 127.0.0.1:80) ended: sent 12.0 MB, received 50 B",
-                "connection #7 (to 127.0.0.1:80) failed: no path for 30 s",
+                "connection #7 (to 127.0.0.1:80) failed: the connection carries messages, not a byte \
+                 stream: use Connection::into_messages",
             ]
         );
     }

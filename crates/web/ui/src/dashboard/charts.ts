@@ -30,18 +30,19 @@ export const OTHERS = "other paths";
 export const COLORS = 12;
 export const DASHES: number[][] = [[], [7, 3], [2, 3], [9, 3, 2, 3]];
 
-/** The dash of a place: lines that are near each other differ by more than their colour. */
+/** The dash of a place: lines that are near each other differ by more than their colour, and those of one
+ * colour by their dash. */
 export function dashOf(color: number): number[] {
-  return color < 0 ? [] : DASHES[color % DASHES.length];
+  return color < 0 ? [] : DASHES[(color + Math.floor(color / COLORS)) % DASHES.length];
 }
 
 function ofPaths(figure: Figure, scale: number, withSum: boolean): (model: Model) => Line[] {
   return (model) => {
     const scaled = (cells: Cell[]): Cell[] =>
       scale === 1 ? cells : cells.map((cell) => (typeof cell === "number" ? cell * scale : cell));
-    const lines = model.paths.map((path, place) => ({
+    const lines = model.paths.map((path) => ({
       label: path.name ?? OTHERS,
-      color: place,
+      color: path.color,
       values: scaled(path[figure]),
     }));
     if (withSum && lines.length > 1) {

@@ -9,7 +9,7 @@ import { palette } from "../weave/palette.js";
 import { paint as paintWeave, shownAtFirst } from "../weave/view.js";
 import { begin, type Link, status, Stream } from "./api.js";
 import { Asking } from "./asking.js";
-import { CHARTS, type Mark, Plot, theme } from "./charts.js";
+import { CHARTS, COLORS, type Mark, Plot, theme } from "./charts.js";
 import { laneRates } from "./lanes.js";
 import { type Happening, type History, Model, ROWS, type Sample } from "./model.js";
 import { rates, type Status } from "./tables.js";
@@ -89,7 +89,7 @@ function paint(): void {
     return;
   }
   if (page.weave) {
-    const places = placesOf(page.weave.names, model.paths.map((one) => one.name));
+    const places = placesOf(page.weave.names, model.paths, COLORS);
     paintWeave(page.weave, page.weaveShown, palette((path) => places.get(path) ?? path), false);
   }
   if (!charts && plots.length > 0) return;

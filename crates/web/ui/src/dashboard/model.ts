@@ -26,6 +26,8 @@ export interface Path extends Record<Figure, Cell[]> {
   /** `null`: all paths that have no columns of their own. */
   name: string | null;
   state: PathState[];
+  /** Its place among the colours, for as long as it is here. */
+  color: number;
 }
 
 export type Connection = [number: number, send: number, receive: number];
@@ -46,7 +48,7 @@ export interface History {
   open: number[];
   used: number[];
   conns: Connection[][];
-  paths: Path[];
+  paths: Omit<Path, "color">[];
   events: Happening[];
 }
 
@@ -78,7 +80,14 @@ export class Model {
   /** Begins anew with all that the daemon keeps; `now` is in seconds since 1970. */
   load(history: History, now: number): void {
     const { last, t, open, used, conns, paths, events } = history;
-    Object.assign(this, { last, t, open, used, conns, paths, events });
+    Object.assign(this, { last, t, open, used, conns, events });
+    const had = this.paths;
+    this.paths = [];
+    // One that was here before keeps its colour.
+    const colors = paths.map(({ name }) => had.find((path) => path.name === name)?.color);
+    for (const [place, path] of paths.entries()) {
+      this.paths.push({ ...path, color: colors[place] ?? freeColor(this.paths, colors) });
+    }
     this.epoch = history.clock === "run" ? 0 : now - (t.at(-1) ?? 0);
   }
 
@@ -127,6 +136,7 @@ export class Model {
     const empty = (): Cell[] => new Array<Cell>(rows).fill(null);
     const path: Path = {
       name,
+      color: freeColor(this.paths),
       state: new Array<PathState>(rows).fill("unused"),
       send: empty(),
       receive: empty(),
@@ -150,6 +160,14 @@ export class Model {
     // One that nothing is known of any more has gone.
     this.paths = this.paths.filter((path) => path.state.some((state) => state !== "unused"));
   }
+}
+
+/** The first place among the colours that no path has, nor is to have. */
+function freeColor(paths: Path[], kept: (number | undefined)[] = []): number {
+  const taken = new Set([...paths.map((path) => path.color), ...kept]);
+  let color = 0;
+  while (taken.has(color)) color++;
+  return color;
 }
 
 /** The sum of what is known; `null` where nothing is. */

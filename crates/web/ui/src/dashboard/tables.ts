@@ -72,11 +72,11 @@ export function paths(model: Model, row: number, when: string): TemplateResult {
   if (model.paths.length === 0) {
     return html`<p class="empty">No path has carried anything yet.</p>`;
   }
-  const cells = model.paths.map((path, place) => {
+  const cells = model.paths.map((path) => {
     const state = path.state[row] ?? "unused";
     const [name, meaning] = STATES[state];
     return html`<tr>
-      <th scope="row">${swatch(place)} ${path.name ?? OTHERS}</th>
+      <th scope="row">${swatch(path.color)} ${path.name ?? OTHERS}</th>
       <td class="word"><span class="state ${state}" title=${meaning}>${name}</span></td>
       <td>${rate(path.send[row])}</td>
       <td>${rate(path.receive[row])}</td>

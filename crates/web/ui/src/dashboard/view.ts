@@ -179,8 +179,10 @@ function link({ link, paused }: Page, { retry }: Actions): TemplateResult {
 function tiles(page: Page): TemplateResult {
   const { model, status } = page;
   const row = model.t.length - 1;
-  const up = model.paths.filter((path) => path.state[row] === "up").length;
-  const known = model.paths.filter((path) => (path.state[row] ?? "unused") !== "unused").length;
+  // Of those without columns of their own it is not known how many there are.
+  const own = model.paths.filter((path) => path.name !== null && (path.state[row] ?? "unused") !== "unused");
+  const up = own.filter((path) => path.state[row] === "up").length;
+  const hasOthers = model.paths.some((path) => path.name === null && (path.state[row] ?? "unused") !== "unused");
   const all = (figure: "send" | "receive"): string =>
     number(sum(model.paths.map((path) => path[figure][row])) ?? 0);
   const tile = (name: string, value: unknown, more: unknown = ""): TemplateResult =>
@@ -189,7 +191,7 @@ function tiles(page: Page): TemplateResult {
   const old = asOf(page) && `, ${asOf(page)}`;
   return html`<dl class="tiles">
     ${tile("Sending", all("send"), "Mb/s")} ${tile("Receiving", all("receive"), "Mb/s")}
-    ${tile("Paths up", up, `of ${known}`)}
+    ${tile("Paths up", up, `of ${own.length}${hasOthers ? ", and others" : ""}`)}
     ${tile("Connections in use", model.used[row] ?? 0, `of ${model.open[row] ?? 0} open`)}
     ${memory ? tile("Memory", bytes(memory.resident_bytes), `${bytes(memory.reserved_bytes)} reserved${old}`) : nothing}
     ${status

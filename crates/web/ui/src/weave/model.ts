@@ -170,15 +170,21 @@ export class Weave {
   }
 }
 
-/** The place of each path of a connection among the colours: that of its line on the page, or where it has
- * none, the first that no line and no other path of the connection has. */
-export function placesOf(names: Record<string, string>, lines: (string | null)[]): Map<number, number> {
+/** The colour of each path of a connection, of so many: that of its line on the page, or where it has none,
+ * or another path of the connection has that colour, one that no other has, and if possible no line. */
+export function placesOf(names: Record<string, string>, lines: { name: string | null; color: number }[], colors: number): Map<number, number> {
   const places = new Map<number, number>();
-  let next = lines.length;
   const paths = Object.keys(names).map(Number).sort((a, b) => a - b);
+  const free = new Set(Array.from({ length: colors }, (_, color) => color));
   for (const path of paths) {
-    const line = lines.indexOf(names[path]);
-    places.set(path, line >= 0 ? line : next++);
+    const color = lines.find((line) => line.name === names[path])?.color;
+    if (color !== undefined && free.delete(color % colors)) places.set(path, color % colors);
+  }
+  const ofLines = new Set(lines.map(({ color }) => color % colors));
+  for (const path of paths.filter((path) => !places.has(path))) {
+    const color = [...free].find((one) => !ofLines.has(one)) ?? [...free][0];
+    free.delete(color);
+    places.set(path, color ?? path % colors);
   }
   return places;
 }
