@@ -287,9 +287,11 @@ let text="";for await(let piece of pieces(path,silence))text+=piece;return JSON.
 let silence=new Silence(new AbortController,PATIENCE);try{return await json(`/api/1/status?connections=${connections2}`,
 silence)}finally{silence.end()}}async function tried(attempt){for(let wait of WAITS)try{return await attempt()}catch(error){
 if(error instanceof Refused)throw error;await new Promise(done=>setTimeout(done,wait))}return attempt()}async function begin2(){
-let token=new URLSearchParams(location.hash.slice(1)).get("k");if(!token)return;history.replaceState(null,"",location.pathname);
-let body=JSON.stringify({token});await(await tried(()=>{let signal=AbortSignal.timeout(PATIENCE);return ask("/api/1/sess\
-ion",{method:"POST",body,signal})})).text()}function messages(text){let parts=text.split(`
+let token=new URLSearchParams(location.hash.slice(1)).get("k");if(!token)return"";history.replaceState(null,"",location.
+pathname);let body=JSON.stringify({token}),session=options=>tried(()=>ask("/api/1/session",{...options,signal:AbortSignal.
+timeout(PATIENCE)}));try{return await(await session({method:"POST",body})).text(),""}catch(error){if(!(error instanceof Refused)||
+!await session({}).then(()=>!0,()=>!1))throw error;return`The address that was opened last is of another start: ${error.
+message}. This page goes on.`}}function messages(text){let parts=text.split(`
 
 `),rest=parts.pop()??"";return[parts.map(part=>{let message={id:"",event:"",data:""};for(let line of part.split(`
 `)){let colon=line.indexOf(": "),name=line.slice(0,colon);(name==="id"||name==="event"||name==="data")&&(message[name]=line.
@@ -1327,6 +1329,8 @@ state][0]} now; ${all2.length-1} changes in this time`:"";return b`<div class="s
   </ul>`}var WINDOWS=[[60,"1 min"],[180,"3 min"],[600,"10 min"]];function view2(page2,actions2){return page2.link.is==="refused"?
 refused(page2.link.reason):b`${patterns()}
     <header>${heading(page2)} ${link(page2,actions2)}</header>
+    ${page2.notice?b`<p class="notice" role="alert">${page2.notice} <button type="button" @click=${actions2.dismiss}>Close</button></p>`:
+A}
     <main>
       ${tiles(page2)}
       <section aria-labelledby="paths-heading">
@@ -1364,8 +1368,6 @@ refused(page2.link.reason):b`${patterns()}
     </footer>`}function refused(reason){return b`<main class="refused">
     <h1>Weftline</h1>
     <p role="alert">${reason}</p>
-    <p>On the daemon's machine, this prints the address with the token:</p>
-    <pre>weftline status --url</pre>
   </main>`}function asOf({statusAge}){return statusAge===null?"":`as of ${duration(statusAge)} ago`}function hasConnections({
 status:status2}){return!status2?.daemon.startsWith("cotag")}function shownRow({row,model}){return row??model.t.length-1}
 function when(page2){return page2.row===null?"now":`at ${clock(page2.x[page2.row])}`}function heading(page2){let{status:status2,
@@ -1469,39 +1471,39 @@ error:"error: "},time2=event=>b`<time>${clock(page2.model.epoch+event.t)}</time>
     </div>
   </section>`}var LISTED2=50,ASKING=2e3,CALM=5e3,MARKED=["path_down","path_silent","path_stalled","path_recovered","path_up"],MAX_HELD=2*
 1200,root=document.getElementById("app"),calm=matchMedia("(prefers-reduced-motion: reduce)"),page={model:new Model,status:void 0,
-statusAge:null,rates:new Map,laneRates:new Map,link:{is:"connecting"},x:[],span:{from:0,to:1},window:WINDOWS[1][0],paused:!1,
-row:null,tables:new Set,opened:new Set,problemsOnly:!1,weave:null,weaveShown:shownAtFirst()},plots=[],style=theme(),lastDrawn=0,
-wanted=!1,charts=!0;function draw(byUser=!1,withCharts=!0){!byUser&&page.paused||(charts||=withCharts,!(!byUser&&calm.matches&&
-performance.now()-lastDrawn<CALM)&&(wanted||(wanted=!0,requestAnimationFrame(()=>{wanted=!1,paint2()}))))}function paint2(){
-let{model}=page;lastDrawn=performance.now(),page.x=model.t.map(t4=>model.epoch+t4);let to=page.x.at(-1)??(model.epoch===
-0?0:Date.now()/1e3),from=to-page.window;if(page.span=model.epoch===0?{from:Math.max(0,from),to:Math.max(1,to)}:{from,to},
-page.row!==null&&page.row>=page.x.length&&(page.row=null),page.statusAge=page.paused||page.link.is!=="live"?null:asking.
-age(lastDrawn),D(view2(page,actions),root),document.title=title(),page.link.is==="refused"){plots=[];return}if(page.weave){
-let places=placesOf(page.weave.names,model.paths,COLORS);paint(page.weave,page.weaveShown,palette(path=>places.get(path)??
-path),!1)}if(!charts&&plots.length>0)return;charts=!1,plots.length===0&&(plots=CHARTS.map(plotOf));let marks=model.events.
-filter(event=>MARKED.includes(event.name)&&event.level!=="info").map(event=>({t:model.epoch+event.t,level:event.level}));
+statusAge:null,rates:new Map,laneRates:new Map,link:{is:"connecting"},notice:"",x:[],span:{from:0,to:1},window:WINDOWS[1][0],
+paused:!1,row:null,tables:new Set,opened:new Set,problemsOnly:!1,weave:null,weaveShown:shownAtFirst()},plots=[],style=theme(),
+lastDrawn=0,wanted=!1,charts=!0;function draw(byUser=!1,withCharts=!0){!byUser&&page.paused||(charts||=withCharts,!(!byUser&&
+calm.matches&&performance.now()-lastDrawn<CALM)&&(wanted||(wanted=!0,requestAnimationFrame(()=>{wanted=!1,paint2()}))))}
+function paint2(){let{model}=page;lastDrawn=performance.now(),page.x=model.t.map(t4=>model.epoch+t4);let to=page.x.at(-1)??
+(model.epoch===0?0:Date.now()/1e3),from=to-page.window;if(page.span=model.epoch===0?{from:Math.max(0,from),to:Math.max(1,
+to)}:{from,to},page.row!==null&&page.row>=page.x.length&&(page.row=null),page.statusAge=page.paused||page.link.is!=="liv\
+e"?null:asking.age(lastDrawn),D(view2(page,actions),root),document.title=title(),page.link.is==="refused"){plots=[];return}
+if(page.weave){let places=placesOf(page.weave.names,model.paths,COLORS);paint(page.weave,page.weaveShown,palette(path=>places.
+get(path)??path),!1)}if(!charts&&plots.length>0)return;charts=!1,plots.length===0&&(plots=CHARTS.map(plotOf));let marks=model.
+events.filter(event=>MARKED.includes(event.name)&&event.level!=="info").map(event=>({t:model.epoch+event.t,level:event.level}));
 for(let plot of plots)plot.draw(model,page.x,page.span,marks,style);let time2=page.row===null?null:page.x[page.row];queueMicrotask(
 ()=>plots.forEach(plot=>plot.point(time2)))}function plotOf(chart){let at=document.getElementById(`plot-${chart.id}`);return new Plot(
 chart,at,row=>{page.row!==row&&(page.row=row,draw(!0))})}function title(){let{model,status:known,link:link2}=page,row=model.
 t.length-1;return link2.is!=="live"||row<0?"Weftline":`${model.paths.some(path=>["silent","down"].includes(path.state[row]))?
 "⚠ ":""}Weftline ${known?.daemon??""}`.trim()}var actions={show(window2){page.window=window2,page.row=null,draw(!0)},pause(){
-page.paused=!page.paused,page.paused||resume(),draw(!0)},retry(){stream.now()},point(row){page.row=row,draw(!0)},table(id,open){
-open!==page.tables.has(id)&&(open?page.tables.add(id):page.tables.delete(id),draw(!0))},connection(id){page.opened.delete(
-id)||page.opened.add(id),draw(!0)},problems(only){page.problemsOnly=only,draw(!0)},watch(connection){page.weave=connection===
-null?null:new Weave(connection),page.weaveShown={...page.weaveShown,direction:null,row:null},stream.again(),draw(!0)},weave(what){
-Object.assign(page.weaveShown,what),draw(!0,!1)}},held=[];function take(what,withCharts=!0){page.paused?held&&held.push(
-what)>MAX_HELD&&(held=void 0):(what(),draw(!1,withCharts))}function resume(){if(held)for(let what of held)what();else page.
-model.last="",stream.again();held=[],askStatus()}var instance="",stream=new Stream({last:()=>page.model.last,instance(name){
-page.weave&&instance!==""&&instance!==name&&(page.weave=new Weave(page.weave.connection)),instance=name},load(history2){
-let now=Date.now()/1e3;take(()=>{page.model.load(history2,now),page.row=null})},sample(sample,id){take(()=>{let isFull=page.
-model.t.length===1200;page.model.add(sample,id)&&isFull&&page.row!==null&&(page.row=Math.max(0,page.row-1))})},event(event,id){
-take(()=>page.model.addEvent(event,id))},watched(){return page.weave&&!page.weave.over?page.weave.connection:null},weave(message){
-let{weave:weave2}=page;!weave2||message.connection!==weave2.connection||take(()=>weave2.take(message),!1)},link(link2){page.
-link=link2,draw(!0),askStatus()}}),asking=new Asking({ask:()=>status(LISTED2),answered(now){page.status&&page.status.pid===
-now.pid&&(page.rates=rates(page.status,now),page.laneRates=laneRates(page.status,now)),page.status=now;let open=new Set(
-now.connections.map(one=>one.number));for(let id of page.opened)open.has(id)||page.opened.delete(id);draw()},refused:reason=>stream.
-refuse(reason)});function askStatus(){page.link.is==="live"&&!page.paused&&asking.look(performance.now())}window.addEventListener(
-"resize",()=>page.weave&&draw(!0));matchMedia("(prefers-color-scheme: dark)").addEventListener("change",()=>{style=theme(),
-draw(!0)});setInterval(askStatus,ASKING);async function start(){try{await begin2()}catch(error){page.link={is:"refused",
-reason:error instanceof Error?error.message:String(error)},draw(!0);return}stream.follow()}root.replaceChildren();draw(!0);
-start();window.addEventListener("hashchange",()=>{start()});
+page.paused=!page.paused,page.paused||resume(),draw(!0)},retry(){stream.now()},dismiss(){page.notice="",draw(!0)},point(row){
+page.row=row,draw(!0)},table(id,open){open!==page.tables.has(id)&&(open?page.tables.add(id):page.tables.delete(id),draw(
+!0))},connection(id){page.opened.delete(id)||page.opened.add(id),draw(!0)},problems(only){page.problemsOnly=only,draw(!0)},
+watch(connection){page.weave=connection===null?null:new Weave(connection),page.weaveShown={...page.weaveShown,direction:null,
+row:null},stream.again(),draw(!0)},weave(what){Object.assign(page.weaveShown,what),draw(!0,!1)}},held=[];function take(what,withCharts=!0){
+page.paused?held&&held.push(what)>MAX_HELD&&(held=void 0):(what(),draw(!1,withCharts))}function resume(){if(held)for(let what of held)
+what();else page.model.last="",stream.again();held=[],askStatus()}var instance="",stream=new Stream({last:()=>page.model.
+last,instance(name){page.weave&&instance!==""&&instance!==name&&(page.weave=new Weave(page.weave.connection)),instance=name},
+load(history2){let now=Date.now()/1e3;take(()=>{page.model.load(history2,now),page.row=null})},sample(sample,id){take(()=>{
+let isFull=page.model.t.length===1200;page.model.add(sample,id)&&isFull&&page.row!==null&&(page.row=Math.max(0,page.row-
+1))})},event(event,id){take(()=>page.model.addEvent(event,id))},watched(){return page.weave&&!page.weave.over?page.weave.
+connection:null},weave(message){let{weave:weave2}=page;!weave2||message.connection!==weave2.connection||take(()=>weave2.
+take(message),!1)},link(link2){page.link=link2,draw(!0),askStatus()}}),asking=new Asking({ask:()=>status(LISTED2),answered(now){
+page.status&&page.status.pid===now.pid&&(page.rates=rates(page.status,now),page.laneRates=laneRates(page.status,now)),page.
+status=now;let open=new Set(now.connections.map(one=>one.number));for(let id of page.opened)open.has(id)||page.opened.delete(
+id);draw()},refused:reason=>stream.refuse(reason)});function askStatus(){page.link.is==="live"&&!page.paused&&asking.look(
+performance.now())}window.addEventListener("resize",()=>page.weave&&draw(!0));matchMedia("(prefers-color-scheme: dark)").
+addEventListener("change",()=>{style=theme(),draw(!0)});setInterval(askStatus,ASKING);async function start(){try{page.notice=
+await begin2()}catch(error){page.link={is:"refused",reason:error instanceof Error?error.message:String(error)},draw(!0);
+return}stream.follow(),draw(!0)}root.replaceChildren();draw(!0);start();window.addEventListener("hashchange",()=>{start()});

@@ -169,11 +169,11 @@ postMessage(message,transfer),link=to=>post({is:"link",link:to}),socket=null,sen
 OPEN&&socket.send(bytes)},clock=new Clock,engine=new Engine(clock,post,of=>send(shown(of))),head={yaw:0,pitch:0,roll:0},
 heard=now(),asked=0,lastAsked=0,final=!1,hidden=!0,waiting;function take(bytes){heard=now();let message=decode(bytes);if(message)
 switch(message.is){case"pong":{let{echo,position,moves,steers,viewers,dropped}=message.pong;position!==null&&moves&&clock.
-pong(echo/1e3+performance.timeOrigin,position),post({is:"place",place:{steers,viewers,dropped}});let begins=clock.time(0);
-begins!==null&&post({is:"clock",begins,delay:clock.delay});return}case"sample":case"report":post({is:message.is,text:message.
-text});return;case"refusal":final=!0,link({is:"refused",reason:message.reason});return;case"end":return;default:if(engine.
-take(message),message.is==="begin"){let begins=clock.time(0);begins!==null&&post({is:"clock",begins,delay:clock.delay})}}}
-function connect(){if(clearTimeout(waiting),socket)return;engine.stop(),link({is:"connecting"}),asked=0;let opening=new WebSocket(
+pong(echo/1e3+performance.timeOrigin,position),post({is:"place",place:{steers,viewers,moves,dropped}});let begins=clock.
+time(0);begins!==null&&post({is:"clock",begins,delay:clock.delay});return}case"sample":case"report":post({is:message.is,
+text:message.text});return;case"refusal":final=!0,link({is:"refused",reason:message.reason});return;case"end":return;default:
+if(engine.take(message),message.is==="begin"){let begins=clock.time(0);begins!==null&&post({is:"clock",begins,delay:clock.
+delay})}}}function connect(){if(clearTimeout(waiting),socket)return;engine.stop(),link({is:"connecting"}),asked=0;let opening=new WebSocket(
 `${location.origin.replace(/^http/,"ws")}/api/1/player`,"weftline-vr-1");opening.binaryType="arraybuffer",socket=opening;
 let opened=!1;opening.onopen=()=>{socket===opening&&(opened=!0,heard=now(),link({is:"live"}))},opening.onmessage=({data})=>{
 if(socket===opening)try{take(new Uint8Array(data))}catch(error){post({is:"trouble",text:String(error)})}},opening.onclose=

@@ -64,9 +64,10 @@ s2??{})}return h2._$AI(t2),h2};var Refused=class extends Error{constructor(statu
 gin",...options});if(answer.ok)return answer;let said=await answer.text(),reason=said.trim();try{reason=JSON.parse(said).
 error}catch{}throw new Refused(answer.status,reason||`HTTP ${answer.status}`)}async function tried(attempt){for(let wait of WAITS)try{return await attempt()}catch(error){if(error instanceof Refused)
 throw error;await new Promise(done=>setTimeout(done,wait))}return attempt()}async function begin(){let token=new URLSearchParams(
-location.hash.slice(1)).get("k");if(!token)return;history.replaceState(null,"",location.pathname);let body=JSON.stringify(
-{token});await(await tried(()=>{let signal=AbortSignal.timeout(PATIENCE);return ask("/api/1/session",{method:"POST",body,
-signal})})).text()}var now=()=>performance.timeOrigin+performance.now();function planes(width,height){let[luma,chroma]=[width*height,width*height/4],cb=luma+width,cr=cb+chroma+width/2;return{width,
+location.hash.slice(1)).get("k");if(!token)return"";history.replaceState(null,"",location.pathname);let body=JSON.stringify(
+{token}),session=options=>tried(()=>ask("/api/1/session",{...options,signal:AbortSignal.timeout(PATIENCE)}));try{return await(await session(
+{method:"POST",body})).text(),""}catch(error){if(!(error instanceof Refused)||!await session({}).then(()=>!0,()=>!1))throw error;
+return`The address that was opened last is of another start: ${error.message}. This page goes on.`}}var now=()=>performance.timeOrigin+performance.now();function planes(width,height){let[luma,chroma]=[width*height,width*height/4],cb=luma+width,cr=cb+chroma+width/2;return{width,
 height,cb,cr,bytes:cr+chroma+width/2}}var VERTICES=`#version 300 es
 void main() {
   vec2 at = vec2((gl_VertexID << 1) & 2, gl_VertexID & 2);
@@ -170,25 +171,27 @@ getViewerPose(space);if(!pose)return this.hooks.draw(null);let head=headOf(turn(
 draw({eyes:eyes(layer,pose.views),head,into:layer.framebuffer})}stop(){this.session?.end().catch(()=>{})}};function eyes(layer,views){
 return views.flatMap(view2=>{let place=layer.getViewport(view2);if(!place||place.width===0||place.height===0)return[];let{
 x:x2,y:y2,width,height}=place,{projectionMatrix:p2,transform}=view2;return[{head:turn(transform.orientation),halves:[1/p2[0],
-1/p2[5]],centre:[p2[8],p2[9]],port:[x2,y2,width,height]}]})}var NARROWEST=30,TURN=5,ZOOM=10,within=degrees2=>((degrees2+180)%360+360)%360-180;function byKey(view2,key){switch(key){case"\
-ArrowLeft":return turned(view2,-TURN,0);case"ArrowRight":return turned(view2,TURN,0);case"ArrowUp":return turned(view2,0,
-TURN);case"ArrowDown":return turned(view2,0,-TURN);case"+":case"=":return{...view2,fov:Math.max(NARROWEST,view2.fov-ZOOM)};case"\
--":return{...view2,fov:Math.min(WIDEST,view2.fov+ZOOM)};case"Home":return{yaw:0,pitch:0,roll:0,fov:WIDEST};default:return null}}
-function turned(view2,yaw,pitch){return{...view2,yaw:within(view2.yaw+yaw),pitch:Math.max(-90,Math.min(90,view2.pitch+pitch))}}
-function dragged(view2,x2,y2,width,height){let[wide]=halves(view2.fov,width,height),perPixel=2*wide/width*(180/Math.PI);
-return turned(view2,-x2*perPixel,y2*perPixel)}var Look=class{constructor(canvas2,changed){this.changed=changed;let held2=null;
-canvas2.addEventListener("pointerdown",event=>{held2||event.button!==0||(held2={id:event.pointerId,x:event.clientX,y:event.
-clientY},canvas2.setPointerCapture(event.pointerId))}),canvas2.addEventListener("pointermove",event=>{if(held2?.id!==event.
-pointerId)return;if(!(event.buttons&1)){held2=null;return}let[x2,y2]=[event.clientX-held2.x,event.clientY-held2.y];held2=
-{id:held2.id,x:event.clientX,y:event.clientY},this.move(dragged(this.view,x2,y2,canvas2.clientWidth,canvas2.clientHeight))});
-let release=event=>{held2?.id===event.pointerId&&(held2=null)};canvas2.addEventListener("pointerup",release),canvas2.addEventListener(
-"pointercancel",release),canvas2.addEventListener("lostpointercapture",release),canvas2.addEventListener("keydown",event=>{
-if(event.ctrlKey||event.altKey||event.metaKey)return;let view2=byKey(this.view,event.key);view2&&(event.preventDefault(),
-this.move(view2))})}changed;view={yaw:0,pitch:0,roll:0,fov:WIDEST};by="hand";move(view2){if(this.by==="headset")return;let{
-pitch,roll}=this.view;this.set(this.by==="device"?{...view2,pitch,roll}:view2)}follow(head,before){let turn2=before?head.
-yaw-before.yaw:0;this.set({...this.view,yaw:within(this.view.yaw+turn2),pitch:head.pitch,roll:head.roll})}upright(){this.
-by="hand";let{yaw,pitch}=this.view,above=headOf(matrix({...this.view,pitch:90*Math.sign(pitch)}));this.set({...this.view,
-yaw:Math.abs(pitch)>60?above.yaw:yaw,roll:0})}set(view2){this.view=view2,this.changed(view2)}};var PATIENCE2=3e3;function held(alpha,beta,gamma,screen2){let[a2,b2,c2,s2]=[alpha,beta,gamma,screen2].map(angle=>angle*Math.
+1/p2[5]],centre:[p2[8],p2[9]],port:[x2,y2,width,height]}]})}var NARROWEST=30,TURN=5,ZOOM=10,within=degrees2=>((degrees2+180)%360+360)%360-180;function byKey(view2,key,widest=WIDEST){
+switch(key){case"ArrowLeft":return turned(view2,-TURN,0);case"ArrowRight":return turned(view2,TURN,0);case"ArrowUp":return turned(
+view2,0,TURN);case"ArrowDown":return turned(view2,0,-TURN);case"+":case"=":return{...view2,fov:Math.max(Math.min(NARROWEST,
+widest),view2.fov-ZOOM)};case"-":return{...view2,fov:Math.min(widest,view2.fov+ZOOM)};case"Home":return{yaw:0,pitch:0,roll:0,
+fov:widest};default:return null}}function turned(view2,yaw,pitch){return{...view2,yaw:within(view2.yaw+yaw),pitch:Math.max(
+-90,Math.min(90,view2.pitch+pitch))}}function dragged(view2,x2,y2,width,height){let[wide]=halves(view2.fov,width,height),
+perPixel=2*wide/width*(180/Math.PI);return turned(view2,-x2*perPixel,y2*perPixel)}var Look=class{constructor(canvas2,changed){
+this.changed=changed;let held2=null;canvas2.addEventListener("pointerdown",event=>{held2||event.button!==0||(held2={id:event.
+pointerId,x:event.clientX,y:event.clientY},canvas2.setPointerCapture(event.pointerId))}),canvas2.addEventListener("point\
+ermove",event=>{if(held2?.id!==event.pointerId)return;if(!(event.buttons&1)){held2=null;return}let[x2,y2]=[event.clientX-
+held2.x,event.clientY-held2.y];held2={id:held2.id,x:event.clientX,y:event.clientY},this.move(dragged(this.view,x2,y2,canvas2.
+clientWidth,canvas2.clientHeight))});let release=event=>{held2?.id===event.pointerId&&(held2=null)};canvas2.addEventListener(
+"pointerup",release),canvas2.addEventListener("pointercancel",release),canvas2.addEventListener("lostpointercapture",release),
+canvas2.addEventListener("keydown",event=>{if(event.ctrlKey||event.altKey||event.metaKey)return;let view2=byKey(this.view,
+event.key,this.widest);view2&&(event.preventDefault(),this.move(view2))})}changed;view={yaw:0,pitch:0,roll:0,fov:WIDEST};by="\
+hand";widest=WIDEST;move(view2){if(this.by==="headset")return;let{pitch,roll}=this.view;this.set(this.by==="device"?{...view2,
+pitch,roll}:view2)}follow(head,before){let turn2=before?head.yaw-before.yaw:0;this.set({...this.view,yaw:within(this.view.
+yaw+turn2),pitch:head.pitch,roll:head.roll})}upright(){this.by="hand";let{yaw,pitch}=this.view,above=headOf(matrix({...this.
+view,pitch:90*Math.sign(pitch)}));this.set({...this.view,yaw:Math.abs(pitch)>60?above.yaw:yaw,roll:0})}span(fov=WIDEST){
+if(fov===this.widest)return;let is=this.view.fov===this.widest?fov:Math.min(this.view.fov,fov);this.widest=fov,this.set(
+{...this.view,fov:is})}set(view2){this.view=view2,this.changed(view2)}};var PATIENCE2=3e3;function held(alpha,beta,gamma,screen2){let[a2,b2,c2,s2]=[alpha,beta,gamma,screen2].map(angle=>angle*Math.
 PI/180),[ca,sa,cb,sb,cg,sg]=[a2,b2,c2].flatMap(angle=>[Math.cos(angle),Math.sin(angle)]),right=[ca*cg-sa*sb*sg,cg*sa+ca*
 sb*sg,-cb*sg],top=[-cb*sa,ca*cb,sb],out=[ca*sg+cg*sa*sb,sa*sg-ca*cg*sb,cb*cg],left=right.map((value,at)=>top[at]*Math.sin(
 s2)-value*Math.cos(s2)),up=right.map((value,at)=>value*Math.sin(s2)+top[at]*Math.cos(s2)),ours=([east,north,high])=>[north,
@@ -202,27 +205,29 @@ angle??0)))},silence=setTimeout(()=>failed("This device does not say how it is h
 silence),removeEventListener("deviceorientation",hear)},addEventListener("deviceorientation",hear)}stop(){this.over?.(),
 this.over=null}};function mean(samples){let last=samples[samples.length-1],rate=place=>samples.reduce((sum,sample)=>sum+(sample.paths[place]?.[1]??
 0),0)/samples.length;return{paths:last.paths.map(([name,,up],place)=>[name,rate(place),up])}}var number=(value,digits=0)=>value.
-toFixed(digits),share=(part,of)=>of>0?`${number(100*part/of,1)} %`:"–";function says(page2){let{link,manifest,gop}=page2;
-switch(link.is){case"connecting":return"connecting";case"live":return!manifest||gop<0?"waiting for the stream":page2.place&&
-!page2.place.steers?"live; another page steers":"live";case"over":return"the stream is over";default:return link.reason}}
-function qualities(page2){let counts=new Map,late=page2.tiles.filter(tile=>tile.late).length;for(let{qp}of page2.tiles){
-let name=qp===null?"none":`QP ${qp}`;counts.set(name,(counts.get(name)??0)+1)}return`${[...counts].sort().map(([name,count])=>`${count}\
- × ${name}`).join(", ")}${late>0?`; ${late} late`:""}`}function rows(page2){let{manifest,figures,sample,report,place}=page2,
-all=[];if(manifest){let{width,height,columns,rows:high,gops,scheme,concealment}=manifest;all.push(["Stream",`${width}×${height}\
-, ${columns}×${high} tiles, ${scheme}, ${concealment}`]),page2.gop>=0&&all.push(["GoP",gops>0?`${page2.gop+1} of ${gops}`:
-`${page2.gop+1}, live`])}page2.tiles.length>0&&all.push(["Tiles shown",qualities(page2)]);for(let[name,mbps,up]of sample?.
-paths??[])all.push([`Path ${name}`,up?`${number(mbps,2)} Mb/s`:`${number(mbps,2)} Mb/s, down`]);if(report){let psnr=report.
-psnr_db===null?"–":`${number(report.psnr_db,1)} dB`;all.push(["Viewport, estimated",`${psnr} (GoP ${report.gop+1})`])}
-if(figures){let pictures=figures.shown+figures.dropped;all.push(["Pictures shown",`${figures.shown} of ${pictures} (${share(
-figures.shown,pictures)})`]),all.push(["Tiles late by the network",String(figures.lateNetwork)]),all.push(["Tiles late b\
-y decoding",String(figures.lateDecoding)]),all.push(["Ready before its time",`${number(figures.lead)} ms at least, of ${number(
-page2.delay)} ms`])}return place&&(all.push(["Pages that watch",String(place.viewers)]),place.dropped>0&&all.push(["Tile\
-s this page was not sent",String(place.dropped)])),page2.trouble&&all.push(["Trouble",page2.trouble]),all}var switched=(name,words,{
+toFixed(digits),share=(part,of)=>of>0?`${number(100*part/of,1)} %`:"–",isStill=({link,gop,place})=>link.is==="live"&&gop>=
+0&&place?.moves===!1;function says(page2){let{link,manifest,gop}=page2;switch(link.is){case"connecting":return"connectin\
+g";case"live":return!manifest||gop<0?"waiting for the stream":`${isStill(page2)?"the picture stands still: what is next \
+has not come":"live"}${page2.place&&!page2.place.steers?"; another page steers":""}`;case"over":return"the stream is ove\
+r";default:return link.reason}}function qualities(page2){let counts=new Map,late=page2.tiles.filter(tile=>tile.late).length;
+for(let{qp}of page2.tiles){let name=qp===null?"none":`QP ${qp}`;counts.set(name,(counts.get(name)??0)+1)}return`${[...counts].
+sort().map(([name,count])=>`${count} × ${name}`).join(", ")}${late>0?`; ${late} late`:""}`}function rows(page2){let{manifest,
+figures,sample,report,place}=page2,all=[];if(manifest){let{width,height,columns,rows:high,gops,scheme,concealment}=manifest;
+all.push(["Stream",`${width}×${height}, ${columns}×${high} tiles, ${scheme}, ${concealment}`]),page2.gop>=0&&all.push(
+["GoP",gops>0?`${page2.gop+1} of ${gops}`:`${page2.gop+1}, live`])}page2.tiles.length>0&&all.push(["Tiles shown",qualities(
+page2)]);for(let[name,mbps,up]of sample?.paths??[])all.push([`Path ${name}`,up?`${number(mbps,2)} Mb/s`:`${number(mbps,2)}\
+ Mb/s, down`]);if(report){let psnr=report.psnr_db===null?"–":`${number(report.psnr_db,1)} dB`,whose=place&&!place.steers?
+"Viewport of the page that steers":"Viewport";all.push([`${whose}, estimated`,`${psnr} (GoP ${report.gop+1})`])}if(figures){
+let pictures=figures.shown+figures.dropped;all.push(["Pictures shown",`${figures.shown} of ${pictures} (${share(figures.
+shown,pictures)})`]),all.push(["Tiles late by the network",String(figures.lateNetwork)]),all.push(["Tiles late by decodi\
+ng",String(figures.lateDecoding)]),all.push(["Ready before its time",`${number(figures.lead)} ms at least, of ${number(page2.
+delay)} ms`])}return place&&(all.push(["Pages that watch",String(place.viewers)]),place.dropped>0&&all.push(["Tiles this\
+ page was not sent",String(place.dropped)])),page2.trouble&&all.push(["Trouble",page2.trouble]),all}var switched=(name,words,{
 on},click)=>b`<button name=${name} aria-pressed=${on?"true":"false"} @click=${click}>${words}</button>`;function view(page2,actions2){
 let{link}=page2,steers=page2.place?.steers??!0;return b`
     <h1 class="unseen">Weftline player</h1>
     <div class="bar">
-      <p class="link ${link.is}" role="status">${says(page2)}</p>
+      <p class="link ${isStill(page2)?"still":link.is}" role="status">${says(page2)}</p>
       <p class="direction">${page2.direction}</p>
       <div class="controls">
         ${steers?A:b`<button name="steer" @click=${actions2.steer}>Steer</button>`}
@@ -273,44 +278,44 @@ this.hide(document.hidden),canvas.addEventListener("webglcontextrestored",()=>th
 ()=>this.frame())}tell(message,transfer=[]){this.worker.postMessage(message,transfer)}say(trouble){page.trouble=trouble,
 this.paint()}turned(){let{fov}=this.look.view,[yaw,pitch]=[this.look.view.yaw,this.look.view.pitch].map(Math.round),side=yaw===
 0?"ahead":`${Math.abs(yaw)}° ${yaw>0?"right":"left"}`,height=pitch===0?"":`, ${Math.abs(pitch)}° ${pitch>0?"up":"down"}`,
-direction=`${side}${height}${fov<WIDEST?`, ${fov.toFixed(0)}° wide`:""}`;direction!==page.direction&&(page.direction=direction,
-this.paint())}resize(){let scale=Math.min(devicePixelRatio,2),[width,height]=[canvas.clientWidth*scale,canvas.clientHeight*
-scale].map(Math.round);width>0&&height>0&&(canvas.width!==width||canvas.height!==height)&&([canvas.width,canvas.height]=
-[width,height],this.stale=!0)}take(message){switch(message.is){case"picture":for(let over of this.waiting.push(message.picture))
-this.done(over,!1);return;case"clock":this.begins=message.begins,page.delay=message.delay;return;case"link":page.link=message.
-link,(message.link.is==="over"||message.link.is==="refused")&&this.headset.stop();break;case"manifest":[page.manifest,page.
-gop,page.figures]=[message.manifest,-1,null];try{this.screen.start(message.manifest)}catch(error){page.trouble=String(error)}
-break;case"colour":this.screen.code(message.colour);break;case"gop":[page.gop,page.tiles]=[message.gop,message.tiles],this.
-screen.mark(message.tiles),canvas.dataset.qps=message.tiles.map(({qp,late})=>late?"late":qp??"").join(",");break;case"fi\
-gures":page.figures=message.figures;break;case"place":page.place=message.place;break;case"sample":this.samples=[...this.
-samples.slice(1-MEAN_OF),JSON.parse(message.text)],page.sample=mean(this.samples);break;case"report":page.report=JSON.parse(
-message.text);break;case"trouble":page.trouble=message.text;break}(message.is==="link"||now()-this.figuresAt>(calm.matches?
-10:1)*FIGURES)&&this.paint()}paint(){this.figuresAt=now(),D(view(page,actions),panel),document.title=page.link.is==="liv\
-e"?"Weftline player":`Weftline player: ${page.link.is}`}done({number:number2,buffer},shown){this.tell({is:"done",number:number2,
-shown,buffer},[buffer])}advance(){let at=this.begins===null?-1/0:now()-this.begins,{newest,missed}=this.waiting.due(at);
-for(let picture of missed)this.done(picture,!1);return newest&&(this.screen.upload(newest),this.stale=!0),newest}drew(newest){
-canvas.dataset.drawn=String(this.drawn+=1),newest&&(canvas.dataset.number=String(newest.number),this.done(newest,!this.screen.
-lost))}frame(){if(requestAnimationFrame(()=>this.frame()),this.headset.isWorn)return;let newest=this.advance();if(!this.
-stale)return;let{view:view2}=this.look;this.screen.draw([flat(view2,view2.fov,canvas.width,canvas.height)],page.marks),this.
-turned(),this.stale=!1,this.drew(newest)}wear(worn){let newest=this.advance();if(!worn){newest&&this.done(newest,!1);return}
-let{eyes:eyes2,head,into}=worn;now()-this.headAt>=HEADS&&(this.headAt=now(),this.look.set({...this.look.view,...head})),
-this.screen.draw(eyes2,page.marks,into),now()-this.figuresAt>FIGURES&&this.turned(),canvas.dataset.eyes=String(eyes2.length),
-this.drew(newest)}takeOff(){page.headset={on:!1},delete canvas.dataset.eyes,this.look.upright(),this.hide(document.hidden),
-this.paint()}async switchHeadset(){if(page.notice="",this.headset.isWorn)return this.headset.stop();try{await this.headset.
-start()}catch(error){page.notice=`The headset: ${error.message}`}this.headset.isWorn&&(this.tilt.isOn&&this.switchTilt(),
-this.look.by="headset",document.hidden&&this.hide(!1)),page.headset={on:this.headset.isWorn},this.paint()}switchTilt(){page.
-notice="",this.held=null,this.tilt.isOn?(this.tilt.stop(),this.look.upright()):(this.look.by="device",this.tilt.start(reason=>{
-page.notice=reason,page.tilt={on:this.tilt.isOn},this.tilt.isOn||this.look.upright(),this.paint()})),page.tilt={on:this.
-tilt.isOn},this.stayAwake(),this.paint()}async stayAwake(){let before=this.awake;this.awake=null,await before?.release().
-catch(()=>{}),!(!this.tilt.isOn||document.hidden)&&(this.awake=await navigator.wakeLock?.request("screen").catch(()=>null)??
-null)}hide(hidden){for(let picture of this.waiting.clear())this.done(picture,!1);this.tell({is:"hidden",hidden}),this.stale=
-!0}again(){this.stale=!0,this.paint()}steer(){this.tell({is:"steer"})}};function script(path){let types=globalThis.trustedTypes,
-createScriptURL=url=>{if(url!==path)throw new TypeError(`${url} is no script of ours`);return url};return types?types.createPolicy(
-"weftline",{createScriptURL}).createScriptURL(path):path}var player=null,actions={marks(){page.marks=!page.marks,player?.
-again()},steer:()=>player?.steer(),tilt:()=>player?.switchTilt(),headset:()=>{player?.switchHeadset()},whole(){document.
-fullscreenElement?document.exitFullscreen():document.documentElement.requestFullscreen()}};function refuse(reason,remedy){
-canvas.hidden=!0,document.title="Weftline player: not here",D(refused(reason,remedy),panel)}async function start(){let missing=lacks()??
-await lacksCodec();if(missing)return refuse(...missing);try{await begin()}catch(error){return refuse(error.message,"Open\
- the address that weftline vr play printed.")}try{player=new Player}catch(error){refuse(error.message,"The picture is dr\
-awn by WebGL 2: turn on hardware acceleration in the browser, or use another one.")}}start();window.addEventListener("ha\
-shchange",()=>{location.hash.startsWith("#k=")&&location.reload()});
+direction=`${side}${height}${fov<this.look.widest?`, ${fov.toFixed(0)}° wide`:""}`;direction!==page.direction&&(page.direction=
+direction,this.paint())}resize(){let scale=Math.min(devicePixelRatio,2),[width,height]=[canvas.clientWidth*scale,canvas.
+clientHeight*scale].map(Math.round);width>0&&height>0&&(canvas.width!==width||canvas.height!==height)&&([canvas.width,canvas.
+height]=[width,height],this.stale=!0)}take(message){switch(message.is){case"picture":for(let over of this.waiting.push(message.
+picture))this.done(over,!1);return;case"clock":this.begins=message.begins,page.delay=message.delay;return;case"link":page.
+link=message.link,(message.link.is==="over"||message.link.is==="refused")&&this.headset.stop();break;case"manifest":[page.
+manifest,page.gop,page.figures]=[message.manifest,-1,null];try{this.screen.start(message.manifest)}catch(error){page.trouble=
+String(error)}break;case"colour":this.screen.code(message.colour);break;case"gop":[page.gop,page.tiles]=[message.gop,message.
+tiles],this.screen.mark(message.tiles),canvas.dataset.qps=message.tiles.map(({qp,late})=>late?"late":qp??"").join(",");break;case"\
+figures":page.figures=message.figures;break;case"place":page.place=message.place;break;case"sample":this.samples=[...this.
+samples.slice(1-MEAN_OF),JSON.parse(message.text)],page.sample=mean(this.samples),this.look.span(this.samples.at(-1)?.fov);
+break;case"report":page.report=JSON.parse(message.text);break;case"trouble":page.trouble=message.text;break}(message.is===
+"link"||now()-this.figuresAt>(calm.matches?10:1)*FIGURES)&&this.paint()}paint(){this.figuresAt=now(),D(view(page,actions),
+panel),document.title=page.link.is==="live"?"Weftline player":`Weftline player: ${page.link.is}`}done({number:number2,buffer},shown){
+this.tell({is:"done",number:number2,shown,buffer},[buffer])}advance(){let at=this.begins===null?-1/0:now()-this.begins,{
+newest,missed}=this.waiting.due(at);for(let picture of missed)this.done(picture,!1);return newest&&(this.screen.upload(newest),
+this.stale=!0),newest}drew(newest){canvas.dataset.drawn=String(this.drawn+=1),newest&&(canvas.dataset.number=String(newest.
+number),this.done(newest,!this.screen.lost))}frame(){if(requestAnimationFrame(()=>this.frame()),this.headset.isWorn)return;
+let newest=this.advance();if(!this.stale)return;let{view:view2}=this.look;this.screen.draw([flat(view2,view2.fov,canvas.
+width,canvas.height)],page.marks),this.turned(),this.stale=!1,this.drew(newest)}wear(worn){let newest=this.advance();if(!worn){
+newest&&this.done(newest,!1);return}let{eyes:eyes2,head,into}=worn;now()-this.headAt>=HEADS&&(this.headAt=now(),this.look.
+set({...this.look.view,...head})),this.screen.draw(eyes2,page.marks,into),now()-this.figuresAt>FIGURES&&this.turned(),canvas.
+dataset.eyes=String(eyes2.length),this.drew(newest)}takeOff(){page.headset={on:!1},delete canvas.dataset.eyes,this.look.
+upright(),this.hide(document.hidden),this.paint()}async switchHeadset(){if(page.notice="",this.headset.isWorn)return this.
+headset.stop();try{await this.headset.start()}catch(error){page.notice=`The headset: ${error.message}`}this.headset.isWorn&&
+(this.tilt.isOn&&this.switchTilt(),this.look.by="headset",document.hidden&&this.hide(!1)),page.headset={on:this.headset.
+isWorn},this.paint()}switchTilt(){page.notice="",this.held=null,this.tilt.isOn?(this.tilt.stop(),this.look.upright()):(this.
+look.by="device",this.tilt.start(reason=>{page.notice=reason,page.tilt={on:this.tilt.isOn},this.tilt.isOn||this.look.upright(),
+this.paint()})),page.tilt={on:this.tilt.isOn},this.stayAwake(),this.paint()}async stayAwake(){let before=this.awake;this.
+awake=null,await before?.release().catch(()=>{}),!(!this.tilt.isOn||document.hidden)&&(this.awake=await navigator.wakeLock?.
+request("screen").catch(()=>null)??null)}hide(hidden){for(let picture of this.waiting.clear())this.done(picture,!1);this.
+tell({is:"hidden",hidden}),this.stale=!0}again(){this.stale=!0,this.paint()}steer(){this.tell({is:"steer"})}};function script(path){
+let types=globalThis.trustedTypes,createScriptURL=url=>{if(url!==path)throw new TypeError(`${url} is no script of ours`);
+return url};return types?types.createPolicy("weftline",{createScriptURL}).createScriptURL(path):path}var player=null,actions={
+marks(){page.marks=!page.marks,player?.again()},steer:()=>player?.steer(),tilt:()=>player?.switchTilt(),headset:()=>{player?.
+switchHeadset()},whole(){document.fullscreenElement?document.exitFullscreen():document.documentElement.requestFullscreen()}};
+function refuse(reason,remedy){canvas.hidden=!0,document.title="Weftline player: not here",D(refused(reason,remedy),panel)}
+async function start(){let missing=lacks()??await lacksCodec();if(missing)return refuse(...missing);try{page.notice=await begin()}catch(error){
+return refuse(error.message,"Open the address that weftline vr play printed.")}try{player=new Player}catch(error){refuse(
+error.message,"The picture is drawn by WebGL 2: turn on hardware acceleration in the browser, or use another one.")}}start();
+window.addEventListener("hashchange",()=>{location.hash.startsWith("#k=")&&location.reload()});

@@ -1,5 +1,15 @@
 //! The page, built from `ui/` by `scripts/web` and committed, so that cargo alone builds all of it.
 
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::sync::LazyLock;
+
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use hyper::header::HeaderValue;
+use ring::digest::{SHA256, digest};
+
 /// A file that browsers fetch.
 #[derive(Debug)]
 pub(crate) struct Asset {
@@ -10,21 +20,21 @@ pub(crate) struct Asset {
 }
 
 /// The page itself, at `/`.
-pub(crate) const PAGE: Asset = Asset {
+pub(crate) static PAGE: Asset = Asset {
     name: "index.html",
     kind: "text/html; charset=utf-8",
     bytes: include_bytes!("../dist/index.html"),
 };
 
 /// The page of the player.
-pub(crate) const PLAYER: Asset = Asset {
+pub(crate) static PLAYER: Asset = Asset {
     name: "player.html",
     kind: "text/html; charset=utf-8",
     bytes: include_bytes!("../dist/player.html"),
 };
 
 /// What the pages name.
-const NAMED: [Asset; 7] = [
+static NAMED: [Asset; 7] = [
     Asset {
         name: "dashboard.js",
         kind: "text/javascript; charset=utf-8",
@@ -63,6 +73,30 @@ pub(crate) fn find(name: &str) -> Option<&'static Asset> {
     NAMED.iter().find(|asset| asset.name == name)
 }
 
+/// A file as it is sent.
+pub(crate) struct Packed {
+    pub(crate) gzip: Bytes,
+    /// Its entity tag, another one for other bytes.
+    pub(crate) tag: HeaderValue,
+}
+
+/// A file of these, packed when the first is asked for: some milliseconds.
+pub(crate) fn packed(asset: &'static Asset) -> &'static Packed {
+    static ALL: LazyLock<BTreeMap<&'static str, Packed>> = LazyLock::new(|| {
+        let pack = |asset: &'static Asset| {
+            let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
+            gzip.write_all(asset.bytes).expect("memory takes all");
+            let gzip = gzip.finish().expect("memory takes all").into();
+            let hash = digest(&SHA256, asset.bytes);
+            let hex: String = hash.as_ref()[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+            let tag = HeaderValue::from_str(&format!("\"{hex}\"")).expect("it is of ASCII");
+            (asset.name, Packed { gzip, tag })
+        };
+        [&PAGE, &PLAYER].into_iter().chain(&NAMED).map(pack).collect()
+    });
+    &ALL[asset.name]
+}
+
 /// A page that needs nothing else and draws `data`, a weave as JSON without any `<`.
 pub(crate) fn weave_page(data: &str) -> String {
     const SCRIPT: &str = include_str!("../dist/weave.js");
@@ -85,7 +119,7 @@ mod tests {
 
     #[test]
     fn the_pages_name_what_is_here_and_nothing_of_others() {
-        for page in [PAGE, PLAYER] {
+        for page in [&PAGE, &PLAYER] {
             names_what_is_here(std::str::from_utf8(page.bytes).unwrap());
         }
     }
@@ -110,6 +144,18 @@ mod tests {
             assert!(!page.contains(forbidden), "{forbidden}");
         }
         assert!(find("index.html").is_none() && find("../Cargo.toml").is_none());
+    }
+
+    /// Over a slow link each of them is a second or so (the budgets of the pages).
+    #[test]
+    fn what_a_page_loads_stays_small() {
+        let size = |names: &[&str], page: &'static Asset| {
+            let parts = names.iter().map(|name| find(name).unwrap()).chain([page]);
+            parts.map(|part| packed(part).gzip.len()).sum::<usize>()
+        };
+        let dashboard = size(&["dashboard.js", "dashboard.css", "icon.svg"], &PAGE);
+        let player = size(&["player.js", "player-worker.js", "player.css", "icon.svg"], &PLAYER);
+        assert!(dashboard <= 60_000 && player <= 30_000, "{dashboard} and {player} bytes");
     }
 
     #[test]

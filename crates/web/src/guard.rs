@@ -112,29 +112,60 @@ struct Token {
     token: String,
 }
 
-/// What is guarded, in the words of refusals.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Words {
-    /// What the page is.
-    pub(crate) page: &'static str,
-    /// What offers it, and has printed its address.
-    pub(crate) program: &'static str,
-    /// How to see the address again, in a sentence.
-    pub(crate) again: &'static str,
+/// What offers a page: it says in which words requests are refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// A daemon whose control socket tells the address.
+    Daemon,
+    /// A daemon without a control socket.
+    Server,
+    /// A program that shows its runs, and takes no names of proxies.
+    Runs,
+    /// A player.
+    Player,
 }
 
-/// Of the dashboard.
-pub(crate) const DASHBOARD: Words = Words {
-    page: "dashboard",
-    program: "daemon",
-    again: "`weftline status --url` shows the present address",
-};
-/// Of the player.
-pub(crate) const PLAYER: Words = Words {
-    page: "player",
-    program: "player",
-    again: "the address is where `weftline vr play` was started; if it is lost, start that anew",
-};
+/// What is guarded, in the words of refusals.
+#[derive(Clone, Copy, Debug)]
+struct Words {
+    /// What the page is.
+    page: &'static str,
+    /// What offers it, and has printed its address.
+    program: &'static str,
+    /// How to see the address again, in a sentence.
+    again: &'static str,
+    /// Whether it can be told the name of a proxy.
+    takes_names: bool,
+}
+
+impl Program {
+    const fn words(self) -> Words {
+        let (page, program, again, takes_names) = match self {
+            Self::Daemon => {
+                ("dashboard", "daemon", "`weftline status --url` shows the present address", true)
+            }
+            Self::Server => (
+                "dashboard",
+                "daemon",
+                "the address is where it was started, or in its journal; if it is lost, start it anew",
+                true,
+            ),
+            Self::Runs => (
+                "page",
+                "program",
+                "the address is where it was started; if it is lost, start it anew",
+                false,
+            ),
+            Self::Player => (
+                "player",
+                "player",
+                "the address is where `weftline vr play` was started; if it is lost, start that anew",
+                true,
+            ),
+        };
+        Words { page, program, again, takes_names }
+    }
+}
 
 /// Judges requests.
 #[derive(Debug)]
@@ -151,16 +182,17 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// A guard of the server at `address`, which a proxy may offer under `names`, which says what
-    /// it is in these `words`.
+    /// A guard of the server at `address`, which a proxy may offer under `names`, which is
+    /// of this `program`.
     ///
     /// # Errors
     /// When the system has no randomness.
     pub(crate) fn new(
         address: SocketAddr,
         names: &[String],
-        words: Words,
+        program: Program,
     ) -> Result<Self, ring::error::Unspecified> {
+        let words = program.words();
         let names = names.iter().map(|name| name.to_ascii_lowercase()).collect();
         let cookie = format!("{COOKIES}{}", draw::<4>()?);
         let (token, session) = (Secret::draw()?, Secret::draw()?);
@@ -189,11 +221,14 @@ impl Guard {
             let name = without_port(named).to_ascii_lowercase();
             if !self.answers_to(&name) {
                 let shown: String = name.chars().take(MAX_NAME).collect();
-                let Words { page, program, .. } = self.words;
+                let Words { page, program, takes_names, .. } = self.words;
+                let by_proxy = format!(
+                    ", or start the {program} with --behind-proxy {shown} if a proxy offers it by that name"
+                );
+                let by_proxy = if takes_names { by_proxy } else { String::new() };
                 return Err(Refusal::forbidden(format!(
                     "this {page} does not answer to the name '{shown}'; open it by the address \
-                     that the {program} printed, or start the {program} with --behind-proxy {shown} if a \
-                     proxy offers it by that name"
+                     that the {program} printed{by_proxy}"
                 )));
             }
         }
@@ -316,7 +351,7 @@ pub(crate) fn seal(headers: &mut HeaderMap) {
     set(REFERRER_POLICY, "no-referrer");
     set(OWN_RESOURCES, "same-origin");
     set(OWN_WINDOW, "same-origin");
-    set(CACHE_CONTROL, "no-store");
+    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
 }
 
 /// Whether a host can have this name.
@@ -353,7 +388,7 @@ mod tests {
 
     fn guard_of(names: &[&str]) -> Guard {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        Guard::new("127.0.0.1:9471".parse().unwrap(), &names, DASHBOARD).unwrap()
+        Guard::new("127.0.0.1:9471".parse().unwrap(), &names, Program::Daemon).unwrap()
     }
 
     fn headers(all: &[(HeaderName, &str)]) -> HeaderMap {
@@ -432,6 +467,28 @@ mod tests {
             Some("http://127.0.0.1:9471.evil.example"),
         ] {
             assert_eq!(check("127.0.0.1:9471", origin), Err(StatusCode::FORBIDDEN), "{origin:?}");
+        }
+    }
+
+    #[test]
+    fn each_program_names_remedies_that_it_has() {
+        let refusals = |program: Program| {
+            let guard = Guard::new("127.0.0.1:9471".parse().unwrap(), &[], program).unwrap();
+            let name = host(&guard, "evil.example").unwrap_err().text;
+            let token = guard.exchange(&HeaderMap::new(), br#"{"token":"old"}"#).unwrap_err().text;
+            (name, token, guard.check_session(&HeaderMap::new()).unwrap_err().text)
+        };
+        for (program, takes_names, is_told) in [
+            (Program::Daemon, true, true),
+            (Program::Server, true, false),
+            (Program::Runs, false, false),
+            (Program::Player, true, false),
+        ] {
+            let (name, token, session) = refusals(program);
+            assert_eq!(name.contains("--behind-proxy evil.example"), takes_names, "{name}");
+            for text in [token, session] {
+                assert_eq!(text.contains("weftline status --url"), is_told, "{text}");
+            }
         }
     }
 

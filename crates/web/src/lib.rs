@@ -5,11 +5,11 @@
 //!
 //! ```
 //! use std::sync::Arc;
-//! use weftline_web::{Dashboard, Look, PathLook, PathState, Settings, Source};
+//! use weftline_web::{Dashboard, Look, PathLook, PathState, Program, Settings, Source};
 //!
-//! struct Program;
+//! struct Example;
 //!
-//! impl Source for Program {
+//! impl Source for Example {
 //!     fn status(&self, _connections: usize) -> String {
 //!         r#"{"daemon":"example","connections":[]}"#.to_owned()
 //!     }
@@ -31,8 +31,9 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let settings = Settings { address: "127.0.0.1:0".parse()?, names: Vec::new() };
-//! let dashboard = Dashboard::open(&settings, Arc::new(Program)).await?;
+//! let address = "127.0.0.1:0".parse()?;
+//! let settings = Settings { address, names: Vec::new(), program: Program::Server };
+//! let dashboard = Dashboard::open(&settings, Arc::new(Example)).await?;
 //! // To be opened in a browser: http://127.0.0.1:…/#k=…
 //! assert!(dashboard.url().starts_with("http://127.0.0.1:"));
 //! # Ok(())
@@ -76,8 +77,10 @@ mod stopped;
 mod weave;
 
 pub use files::{FileServer, FileSettings, FilesError};
-pub use guard::WrongName;
+pub use guard::{Program, WrongName};
 pub use listen::OpenError;
+#[doc(hidden)]
+pub use player::fuzz;
 pub use player::{Shown, Stage};
 pub use serve::{Dashboard, PlayerPage, Settings};
 pub use source::{

@@ -13,8 +13,8 @@ use flate2::write::GzEncoder;
 use http_body_util::{BodyExt as _, Either, Full, Limited};
 use hyper::body::{Body, Incoming};
 use hyper::header::{
-    ACCEPT_ENCODING, ALLOW, CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue,
-    SET_COOKIE, UPGRADE,
+    ACCEPT_ENCODING, ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, ETAG,
+    HeaderMap, HeaderValue, IF_NONE_MATCH, SET_COOKIE, UPGRADE, VARY,
 };
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -24,7 +24,7 @@ use tokio::task::AbortHandle;
 
 use crate::assets;
 use crate::clock::{Clock, of_thread, since_boot};
-use crate::guard::{self, Guard, Refusal, Words};
+use crate::guard::{self, Guard, Program, Refusal};
 use crate::listen::{self, MAX_HEAD, OpenError, PATIENCE};
 use crate::player::Stage;
 use crate::player::socket::{self, Opening};
@@ -73,6 +73,8 @@ pub struct Settings {
     /// The names under which proxies with TLS offer it. Without one, `address` has to be this
     /// machine's loopback.
     pub names: Vec<String>,
+    /// What offers it.
+    pub program: Program,
 }
 
 /// A dashboard that is open as long as this lives.
@@ -111,7 +113,7 @@ impl Dashboard {
         source: Arc<dyn Source>,
         clock: Clock,
     ) -> Result<Self, OpenError> {
-        let (listener, guard) = settings.listen(guard::DASHBOARD).await?;
+        let (listener, guard) = settings.listen().await?;
         let url = guard.url();
         let mut instance = [0; 8];
         let filled =
@@ -157,7 +159,7 @@ impl PlayerPage {
     /// # Errors
     /// When the address cannot be had, or is reached from other machines and no proxy is named.
     pub async fn open(settings: &Settings, stage: Arc<Stage>) -> Result<Self, OpenError> {
-        let (listener, guard) = settings.listen(guard::PLAYER).await?;
+        let (listener, guard) = settings.listen().await?;
         let url = guard.url();
         let shared = Arc::new(Shared { guard, face: Face::Player(stage) });
         Ok(Self { url, task: tokio::spawn(shared.accept(listener)).abort_handle() })
@@ -171,11 +173,11 @@ impl PlayerPage {
 
 impl Settings {
     /// Listens where it is to be.
-    async fn listen(&self, words: Words) -> Result<(TcpListener, Guard), OpenError> {
-        let Self { address, names } = self;
+    async fn listen(&self) -> Result<(TcpListener, Guard), OpenError> {
+        let Self { address, names, program } = self;
         self.check()?;
         let (listener, address) = listen::bind(*address).await?;
-        let guard = Guard::new(address, names, words);
+        let guard = Guard::new(address, names, *program);
         Ok((listener, guard.map_err(|_| OpenError::Random)?))
     }
 
@@ -366,14 +368,15 @@ async fn route(
             Refusal::new(StatusCode::NOT_FOUND, "there is nothing here; the page is at /")
         })?;
         must_read(request.method())?;
-        return Ok(full(asset.kind, Bytes::from_static(asset.bytes)));
+        return Ok(file(asset, headers));
     }
     guard.check_site(headers)?;
     if path == "/api/1/session" {
-        if request.method() != Method::POST {
-            return Err(Refusal::method("POST"));
+        match *request.method() {
+            Method::GET => return guard.check_session(headers).map(|()| nothing()),
+            Method::POST => guard.check_origin(headers)?,
+            _ => return Err(Refusal::method("GET, POST")),
         }
-        guard.check_origin(headers)?;
         return session(request, guard).await;
     }
     guard.check_session(headers)?;
@@ -391,10 +394,7 @@ async fn route(
         }
         Face::Player(stage) if path == "/api/1/room" => {
             socket::check_room(stage)?;
-            let mut answer = full(TEXT, Bytes::new());
-            *answer.status_mut() = StatusCode::NO_CONTENT;
-            answer.headers_mut().remove(CONTENT_TYPE);
-            Ok(answer)
+            Ok(nothing())
         }
         Face::Player(_) => {
             let text = "there is no such thing; there are session, room and player";
@@ -422,6 +422,36 @@ fn of_daemon(
             Err(Refusal::new(StatusCode::NOT_FOUND, text))
         }
     }
+}
+
+/// A file of the page: in gzip for those who take it, and nothing where they have it already.
+fn file(asset: &'static assets::Asset, headers: &HeaderMap) -> Answer {
+    let packed = assets::packed(asset);
+    let has_it = headers.get_all(IF_NONE_MATCH).iter().any(|tags| names(tags, &packed.tag));
+    let mut answer = match (has_it, takes_gzip(headers)) {
+        (true, _) => {
+            let mut answer = nothing();
+            *answer.status_mut() = StatusCode::NOT_MODIFIED;
+            answer
+        }
+        (false, true) => {
+            let mut answer = full(asset.kind, packed.gzip.clone());
+            answer.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+            answer
+        }
+        (false, false) => full(asset.kind, Bytes::from_static(asset.bytes)),
+    };
+    // Browsers ask each time whether it is still that: another build has another one.
+    answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    answer.headers_mut().insert(VARY, HeaderValue::from_static("accept-encoding"));
+    answer.headers_mut().insert(ETAG, packed.tag.clone());
+    answer
+}
+
+/// Whether a list of entity tags has this one (RFC 9110 §13.1.2).
+fn names(tags: &HeaderValue, tag: &HeaderValue) -> bool {
+    let mut all = tags.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+    all.any(|one| one == b"*" || one.strip_prefix(b"W/").unwrap_or(one) == tag.as_bytes())
 }
 
 /// All that is kept, in gzip for those who take it: a tenth of the bytes, for some milliseconds.
@@ -569,6 +599,13 @@ fn listed(query: &str) -> Result<usize, Refusal> {
         })?;
     }
     Ok(connections.min(MAX_LISTED))
+}
+
+/// There is nothing to say but that.
+fn nothing() -> Answer {
+    let mut answer = Response::new(Either::Left(Full::default()));
+    *answer.status_mut() = StatusCode::NO_CONTENT;
+    answer
 }
 
 fn full(kind: &'static str, body: impl Into<Bytes>) -> Answer {

@@ -40,6 +40,11 @@ pub(crate) enum Control {
     At(PathBuf),
 }
 
+/// Whether there is one to ask.
+pub(crate) fn is_told(control: Option<&Control>) -> bool {
+    control != Some(&Control::None)
+}
+
 impl From<String> for Control {
     fn from(text: String) -> Self {
         if text == "none" { Self::None } else { Self::At(text.into()) }

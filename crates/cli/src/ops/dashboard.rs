@@ -12,8 +12,8 @@ use weftline::status::{ConnectionStatus, OTHER, PathTotals, Totals};
 use weftline::{ConnectionWeave, Role, WeaveWatch};
 use weftline_core::session::PathStats;
 use weftline_web::{
-    ConnectionLook, Dashboard, Look, OpenError, PathLook, PathState, Settings, Source, WeaveLook,
-    WeaveSource,
+    ConnectionLook, Dashboard, Look, OpenError, PathLook, PathState, Program, Settings, Source,
+    WeaveLook, WeaveSource,
 };
 
 use super::DashboardPlace;
@@ -74,7 +74,8 @@ fn status(about: About, connections: usize) -> String {
 }
 
 fn settings(place: &DashboardPlace) -> Settings {
-    Settings { address: place.address, names: place.names.clone() }
+    let program = if place.is_told { Program::Daemon } else { Program::Server };
+    Settings { address: place.address, names: place.names.clone(), program }
 }
 
 fn failure(error: OpenError) -> Failure {

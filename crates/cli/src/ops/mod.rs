@@ -265,6 +265,8 @@ pub(crate) struct DashboardPlace {
     pub(crate) address: SocketAddr,
     /// The names under which proxies offer it.
     pub(crate) names: Vec<String>,
+    /// Whether a control socket tells its address.
+    pub(crate) is_told: bool,
 }
 
 impl DashboardPlace {
@@ -275,6 +277,7 @@ impl DashboardPlace {
     pub(crate) fn of(
         address: Option<SocketAddr>,
         names: &[String],
+        is_told: bool,
     ) -> Result<Option<Self>, Failure> {
         let Some(address) = address else {
             return match names.is_empty() {
@@ -284,7 +287,7 @@ impl DashboardPlace {
                 )),
             };
         };
-        let place = Self { address, names: names.to_vec() };
+        let place = Self { address, names: names.to_vec(), is_told };
         dashboard::check(&place)?;
         Ok(Some(place))
     }

@@ -18,7 +18,7 @@ use super::saved::{self, Calls, Saved};
 use crate::connect::{ClientParts, Shown};
 use crate::failure::Failure;
 use crate::invite::Invite;
-use crate::ops::control::Control;
+use crate::ops::control::{self, Control};
 use crate::ops::log::Format;
 use crate::ops::{Daemon, DashboardPlace, Wanted};
 
@@ -154,7 +154,11 @@ impl UpArgs {
     /// # Errors
     /// When no dashboard can be where one is wanted.
     pub(super) fn admin_endpoints(&self) -> Result<Wanted, Failure> {
-        let dashboard = DashboardPlace::of(self.dashboard, &self.behind_proxy)?;
+        let dashboard = DashboardPlace::of(
+            self.dashboard,
+            &self.behind_proxy,
+            control::is_told(self.control.as_ref()),
+        )?;
         let (control, metrics) = (self.control.clone(), self.metrics);
         Ok(Wanted { control, metrics, qlog: None, dashboard })
     }

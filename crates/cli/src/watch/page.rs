@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use weftline_core::Instant;
 use weftline_web::{
-    ConnectionLook, Dashboard, Event, EventLevel, Look, OpenError, PathLook, PathState, Settings,
-    Source, WeaveLook, WeaveSource,
+    ConnectionLook, Dashboard, Event, EventLevel, Look, OpenError, PathLook, PathState, Program,
+    Settings, Source, WeaveLook, WeaveSource,
 };
 
 use super::show::{Happening, Level, Moment, PathNow, PathSums, Show, Wanted, Weave};
@@ -28,7 +28,7 @@ impl Page {
     /// # Errors
     /// When the address cannot be had, or is reached from other machines.
     pub(crate) fn open(address: SocketAddr, show: &Arc<Show>) -> Result<Self, Failure> {
-        let settings = Settings { address, names: Vec::new() };
+        let settings = Settings { address, names: Vec::new(), program: Program::Runs };
         settings.check().map_err(|error| failure(&error))?;
         let (told, opened) = mpsc::channel();
         let (end, ended) = oneshot::channel();

@@ -20,7 +20,7 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message};
 
-use super::message::{self, FromPage, MAX_FROM_PAGE, PROTOCOL};
+use super::message::{MAX_FROM_PAGE, PROTOCOL};
 use super::stage::{Next, Stage, VIEWERS, Watching};
 use crate::guard::Refusal;
 
@@ -185,23 +185,7 @@ async fn hear(watching: &Watching, from: &mut SplitStream<Socket>) -> End {
                 return End::Wrong("messages of this protocol are binary".to_owned());
             }
         };
-        let taken = match message::decode(&bytes) {
-            Ok(FromPage::Poses(poses)) => {
-                watching.look(poses.last().copied());
-                Ok(())
-            }
-            Ok(FromPage::Shown(shown)) => watching.shown(shown).map_err(str::to_owned),
-            Ok(FromPage::Ping(echo)) => {
-                watching.pong(echo);
-                Ok(())
-            }
-            Ok(FromPage::Steer) => {
-                watching.steer();
-                Ok(())
-            }
-            Err(error) => Err(error.to_string()),
-        };
-        if let Err(why) = taken {
+        if let Err(why) = watching.hear(&bytes) {
             return End::Wrong(why);
         }
     }

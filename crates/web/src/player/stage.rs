@@ -11,7 +11,7 @@ use weftline_video::live::MAX_OPEN_GOPS;
 use weftline_video::live::wire::{Message, PoseNotice, Tile, TileId};
 use weftline_video::rd::MAX_TILES;
 
-use super::message::{self, Pong, Shown};
+use super::message::{self, FromPage, Pong, Shown};
 
 /// Pages that watch at once.
 pub(crate) const VIEWERS: usize = 8;
@@ -468,8 +468,22 @@ impl Watching {
         }
     }
 
+    /// It says this.
+    ///
+    /// # Errors
+    /// Why it is no message of a page, or cannot be.
+    pub(crate) fn hear(&self, bytes: &[u8]) -> Result<(), String> {
+        match message::decode(bytes).map_err(|error| error.to_string())? {
+            FromPage::Poses(poses) => self.look(poses.last().copied()),
+            FromPage::Shown(shown) => self.shown(shown)?,
+            FromPage::Ping(echo) => self.pong(echo),
+            FromPage::Steer => self.steer(),
+        }
+        Ok(())
+    }
+
     /// Its viewer looked so.
-    pub(crate) fn look(&self, pose: Option<PoseNotice>) {
+    fn look(&self, pose: Option<PoseNotice>) {
         let mut inner = self.stage.inner();
         if let Some(viewer) = inner.viewers.iter_mut().find(|one| one.number == self.number) {
             viewer.pose = pose.or(viewer.pose);
@@ -477,7 +491,7 @@ impl Watching {
     }
 
     /// It is the one that steers from now on.
-    pub(crate) fn steer(&self) {
+    fn steer(&self) {
         let mut inner = self.stage.inner();
         if let Some(at) = inner.viewers.iter().position(|one| one.number == self.number) {
             let viewer = inner.viewers.remove(at);
@@ -490,7 +504,7 @@ impl Watching {
     ///
     /// # Errors
     /// What is wrong with it, if it cannot be.
-    pub(crate) fn shown(&self, mut shown: Shown) -> Result<(), &'static str> {
+    fn shown(&self, mut shown: Shown) -> Result<(), &'static str> {
         let mut inner = self.stage.inner();
         let (tiles, begun) = (inner.tiles, inner.begun);
         let Some(viewer) = inner.viewers.iter_mut().find(|one| one.number == self.number) else {
@@ -520,7 +534,7 @@ impl Watching {
     }
 
     /// Answers a ping, before all that waits. Of several that wait the newest is answered.
-    pub(crate) fn pong(&self, echo: u64) {
+    fn pong(&self, echo: u64) {
         self.queue.waiting().asked = Some(echo);
         self.queue.changed.notify_one();
     }

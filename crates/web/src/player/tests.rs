@@ -70,7 +70,11 @@ struct Place {
 impl Place {
     async fn open() -> Self {
         let stage = Arc::new(Stage::new());
-        let settings = Settings { address: "127.0.0.1:0".parse().unwrap(), names: Vec::new() };
+        let settings = Settings {
+            address: "127.0.0.1:0".parse().unwrap(),
+            names: Vec::new(),
+            program: crate::Program::Player,
+        };
         let page = PlayerPage::open(&settings, Arc::clone(&stage)).await.unwrap();
         let (host, _) = page.url().strip_prefix("http://").unwrap().split_once('/').unwrap();
         Self { host: host.to_owned(), stage, page, _bounded: Bounded::new() }

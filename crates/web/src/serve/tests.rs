@@ -101,7 +101,7 @@ impl Open {
 
     async fn of(program: Arc<dyn Source>, recorded: Arc<AtomicUsize>, clock: Clock) -> Self {
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
-        let settings = Settings { address, names: Vec::new() };
+        let settings = Settings { address, names: Vec::new(), program: guard::Program::Daemon };
         let dashboard = Dashboard::open_by(&settings, program, clock).await.unwrap();
         let (address, token) = dashboard.url().split_once("/#k=").unwrap();
         let address = address.strip_prefix("http://").unwrap().parse().unwrap();
@@ -256,13 +256,58 @@ async fn every_answer_has_the_policy_and_none_lets_other_origins_read() {
     ];
     answers.push(open.watch("").await.1);
     let seen: Vec<u16> = answers.iter().map(|answer| status(answer)).collect();
-    assert_eq!(seen, [200, 200, 404, 200, 200, 404, 405, 403, 401, 405, 200]);
+    assert_eq!(seen, [200, 200, 404, 200, 200, 404, 204, 403, 401, 405, 200]);
     for answer in answers {
         assert!(answer.contains("content-security-policy: default-src 'none'; "), "{answer}");
         assert!(answer.contains("x-content-type-options: nosniff"), "{answer}");
         assert!(answer.contains("referrer-policy: no-referrer"), "{answer}");
         assert!(!answer.to_lowercase().contains("access-control-allow"), "{answer}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_pages_files_come_packed_and_only_once() {
+    let open = Open::new(0).await;
+    let ask = async |more: &str| {
+        let request = format!("GET /a/dashboard.css HTTP/1.1\r\nHost: localhost\r\n{more}\r\n");
+        let mut stream = open.connect().await;
+        let _stopped = Stopped::now();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.unwrap();
+        let end = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
+        (String::from_utf8(answer[..end].to_vec()).unwrap(), answer[end + 4..].to_vec())
+    };
+    let bytes = assets::find("dashboard.css").unwrap().bytes;
+    let (head, plain) = ask("").await;
+    assert!(plain == bytes && !head.contains("content-encoding"), "{head}");
+    let (head, packed) = ask("Accept-Encoding: gzip\r\n").await;
+    let mut unpacked = Vec::new();
+    std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(&packed[..]), &mut unpacked)
+        .unwrap();
+    assert!(unpacked == bytes && packed.len() < bytes.len() / 2, "{} bytes", packed.len());
+    assert!(head.contains("content-encoding: gzip\r\n"), "{head}");
+    // It is asked for each time, and sent only if it is another one.
+    assert!(head.contains("cache-control: no-cache"), "{head}");
+    let tag = head.lines().find_map(|line| line.strip_prefix("etag: ")).unwrap();
+    for (named, is_known) in
+        [(tag, true), ("*", true), (&*format!("\"other\", W/{tag}"), true), ("\"other\"", false)]
+    {
+        let (head, body) = ask(&format!("If-None-Match: {named}\r\n")).await;
+        assert_eq!(status(&head) == 304 && body.is_empty(), is_known, "{named}: {head}");
+    }
+    // What is told of the daemon is kept nowhere.
+    assert!(open.get("/api/1/status", "").await.contains("cache-control: no-store"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_can_ask_whether_it_has_a_session() {
+    let open = Open::new(0).await;
+    assert_eq!(status(&open.get("/api/1/session", "").await), 204);
+    let stranger = "GET /api/1/session HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    assert_eq!(status(&open.ask(stranger).await), 401);
+    let foreign = open.get("/api/1/session", "Sec-Fetch-Site: cross-site\r\n").await;
+    assert_eq!(status(&foreign), 403);
 }
 
 #[tokio::test(start_paused = true)]
@@ -598,7 +643,8 @@ async fn what_is_no_http_stops_nobody() {
 #[tokio::test(start_paused = true)]
 async fn it_ends_with_its_handle_and_an_address_can_be_had_once() {
     let open = Open::new(0).await;
-    let settings = Settings { address: open.address, names: Vec::new() };
+    let settings =
+        Settings { address: open.address, names: Vec::new(), program: guard::Program::Daemon };
     let second = Dashboard::open(&settings, Arc::new(Program::default())).await;
     let error = second.unwrap_err().to_string();
     assert!(error.contains("stop the program that has it, or choose another port"), "{error}");
@@ -613,7 +659,9 @@ async fn it_ends_with_its_handle_and_an_address_can_be_had_once() {
 fn beyond_this_machine_it_is_refused_unless_a_proxy_is_named() {
     let check = |address: &str, names: &[&str]| {
         let names = names.iter().map(|name| (*name).to_owned()).collect();
-        Settings { address: address.parse().unwrap(), names }.check().map_err(|e| e.to_string())
+        Settings { address: address.parse().unwrap(), names, program: guard::Program::Daemon }
+            .check()
+            .map_err(|e| e.to_string())
     };
     for address in ["127.0.0.1:0", "127.0.0.7:9471", "[::1]:9471"] {
         assert_eq!(check(address, &[]), Ok(()));

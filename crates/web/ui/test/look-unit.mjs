@@ -7,6 +7,32 @@ import { modules } from "./modules.mjs";
 
 const { Look } = await modules("player/look");
 
+test("the view is as wide as the program plans for, and no wider", () => {
+  const listeners = {};
+  const look = new Look({ addEventListener: (name, hear) => (listeners[name] = hear) }, () => undefined);
+  const key = (key) => listeners.keydown({ key, preventDefault: () => undefined });
+  assert.equal(look.view.fov, 100);
+  look.span(120);
+  assert.equal(look.view.fov, 120, "it was as wide as it may be");
+  key("+");
+  key("-");
+  key("-");
+  assert.equal(look.view.fov, 120);
+  key("+");
+  // One that was narrowed stays so, as far as it may.
+  look.span(160);
+  assert.equal(look.view.fov, 110);
+  look.span(90);
+  assert.equal(look.view.fov, 90);
+  look.span(20);
+  for (let n = 0; n < 3; n++) key("+");
+  assert.equal(look.view.fov, 20);
+  // A program of another release says nothing of it.
+  look.span(undefined);
+  key("Home");
+  assert.equal(look.view.fov, 100);
+});
+
 test("the first button alone drags the picture, and no longer than it is held", () => {
   const listeners = {};
   const canvas = {

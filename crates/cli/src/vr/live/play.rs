@@ -196,7 +196,7 @@ impl PlayArgs {
     /// When nothing can be there.
     fn place(&self) -> Result<Option<DashboardPlace>, Failure> {
         let names = self.behind_proxy.clone();
-        let place = self.web.map(|address| DashboardPlace { address, names });
+        let place = self.web.map(|address| DashboardPlace { address, names, is_told: false });
         place.iter().try_for_each(web::check)?;
         Ok(place)
     }

@@ -192,7 +192,7 @@ impl ServeArgs {
     /// # Errors
     /// When none can be there, or there would be nothing to see.
     fn dashboard(&self) -> Result<Option<DashboardPlace>, Failure> {
-        let place = DashboardPlace::of(self.dashboard, &self.behind_proxy)?;
+        let place = DashboardPlace::of(self.dashboard, &self.behind_proxy, false)?;
         if place.is_some() && self.transport.kernel().is_some() {
             return Err(Failure::wrong_use(format!(
                 "--dashboard shows weftline's connections, and --transport {} has none; leave out \

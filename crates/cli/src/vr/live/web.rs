@@ -15,7 +15,7 @@ use weftline_video::live::{Client, GopReport, MAX_OPEN_GOPS};
 use weftline_video::shown::{
     Concealment, Concealments, Encoding, Held, Wanted, capped_psnr_db, viewport_error,
 };
-use weftline_web::{OpenError, PlayerPage, Settings, Shown, Stage};
+use weftline_web::{OpenError, PlayerPage, Program, Settings, Shown, Stage};
 
 use crate::failure::Failure;
 use crate::ops::DashboardPlace;
@@ -32,6 +32,7 @@ const FAREWELL: Duration = Duration::from_secs(2);
 pub(crate) struct Web {
     stage: Arc<Stage>,
     page: PlayerPage,
+    fov: FieldOfView,
     viewport: Viewport,
     log: Option<ShownLog>,
     manifest: Option<Manifest>,
@@ -133,6 +134,7 @@ impl Web {
         Ok(Self {
             stage,
             page,
+            fov,
             viewport: Viewport::new(fov),
             log,
             manifest: None,
@@ -254,9 +256,11 @@ impl Web {
         self.gop(gop).poses.push(orientation);
     }
 
-    /// What each path brings: its name, its rate in Mb/s, and whether it is up.
+    /// What each path brings: its name, its rate in Mb/s, and whether it is up. With it goes the angle that
+    /// is planned for.
     pub(crate) fn sample(&self, paths: &[(String, f64, bool)]) {
-        self.stage.sample(&json!({ "paths": paths }).to_string());
+        let fov = self.fov.degrees().0;
+        self.stage.sample(&json!({ "paths": paths, "fov": fov }).to_string());
     }
 
     /// A GoP is over, and the head is turned so.
@@ -397,7 +401,7 @@ impl Web {
 }
 
 fn settings(place: &DashboardPlace) -> Settings {
-    Settings { address: place.address, names: place.names.clone() }
+    Settings { address: place.address, names: place.names.clone(), program: Program::Player }
 }
 
 /// Refuses a place where no page can be, on any machine.
@@ -488,7 +492,11 @@ mod tests {
     }
 
     async fn open(log: &Path) -> Web {
-        let place = DashboardPlace { address: "127.0.0.1:0".parse().unwrap(), names: Vec::new() };
+        let place = DashboardPlace {
+            address: "127.0.0.1:0".parse().unwrap(),
+            names: Vec::new(),
+            is_told: false,
+        };
         Web::open(&place, Some(log), FieldOfView::default()).await.unwrap()
     }
 

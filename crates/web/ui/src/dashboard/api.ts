@@ -110,19 +110,27 @@ async function tried<T>(attempt: () => Promise<T>): Promise<T> {
   return attempt();
 }
 
-/** Gets a session for the token in the address, and takes it out of there. */
-export async function begin(): Promise<void> {
+/** Gets a session for the token in the address, and takes it out of there. What is to be said comes back: a
+ * token that is refused ends no session that there is. */
+export async function begin(): Promise<string> {
   const token = new URLSearchParams(location.hash.slice(1)).get("k");
-  if (!token) return;
+  if (!token) return "";
   // Whoever looks over a shoulder, or at the list of pages, does not see it.
   history.replaceState(null, "", location.pathname);
   const body = JSON.stringify({ token });
-  const answer = await tried(() => {
-    const signal = AbortSignal.timeout(PATIENCE);
-    return ask("/api/1/session", { method: "POST", body, signal });
-  });
-  // Browsers keep a connection until all of its answer is read, and have six.
-  await answer.text();
+  const session = (options: RequestInit) =>
+    tried(() => ask("/api/1/session", { ...options, signal: AbortSignal.timeout(PATIENCE) }));
+  try {
+    const answer = await session({ method: "POST", body });
+    // Browsers keep a connection until all of its answer is read, and have six.
+    await answer.text();
+    return "";
+  } catch (error) {
+    if (!(error instanceof Refused)) throw error;
+    const goesOn = await session({}).then(() => true, () => false);
+    if (!goesOn) throw error;
+    return `The address that was opened last is of another start: ${error.message}. This page goes on.`;
+  }
 }
 
 /** What is done with what comes. */

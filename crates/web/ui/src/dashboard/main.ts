@@ -37,6 +37,7 @@ const page: Page = {
   rates: new Map(),
   laneRates: new Map(),
   link: { is: "connecting" },
+  notice: "",
   x: [],
   span: { from: 0, to: 1 },
   window: WINDOWS[1][0],
@@ -134,6 +135,10 @@ const actions: Actions = {
   },
   retry() {
     stream.now();
+  },
+  dismiss() {
+    page.notice = "";
+    draw(true);
   },
   point(row) {
     page.row = row;
@@ -266,13 +271,14 @@ setInterval(askStatus, ASKING);
 /** Begins: with a session, if there is one to be had. */
 async function start(): Promise<void> {
   try {
-    await begin();
+    page.notice = await begin();
   } catch (error) {
     page.link = { is: "refused", reason: error instanceof Error ? error.message : String(error) };
     draw(true);
     return;
   }
   stream.follow();
+  draw(true);
 }
 
 root.replaceChildren();

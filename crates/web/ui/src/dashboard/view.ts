@@ -29,6 +29,8 @@ export interface Page {
   rates: Rates;
   laneRates: LaneRates;
   link: Link;
+  /** What was refused while the page goes on. */
+  notice: string;
   /** The time of each row, seconds since 1970. */
   x: number[];
   span: Span;
@@ -51,6 +53,8 @@ export interface Actions {
   show(window: number): void;
   pause(): void;
   retry(): void;
+  /** Takes the notice away. */
+  dismiss(): void;
   /** Moves the cursor to a row; `null`: to the newest. */
   point(row: number | null): void;
   table(id: string, open: boolean): void;
@@ -65,6 +69,9 @@ export function view(page: Page, actions: Actions): TemplateResult {
   if (page.link.is === "refused") return refused(page.link.reason);
   return html`${patterns()}
     <header>${heading(page)} ${link(page, actions)}</header>
+    ${page.notice
+      ? html`<p class="notice" role="alert">${page.notice} <button type="button" @click=${actions.dismiss}>Close</button></p>`
+      : nothing}
     <main>
       ${tiles(page)}
       <section aria-labelledby="paths-heading">
@@ -108,8 +115,6 @@ function refused(reason: string): TemplateResult {
   return html`<main class="refused">
     <h1>Weftline</h1>
     <p role="alert">${reason}</p>
-    <p>On the daemon's machine, this prints the address with the token:</p>
-    <pre>weftline status --url</pre>
   </main>`;
 }
 

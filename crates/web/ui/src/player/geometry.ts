@@ -64,7 +64,8 @@ export function byDistance(columns: number, rows: number, head: Head): number[] 
   return near.map((_, tile) => tile).sort((a, b) => near[b] - near[a]);
 }
 
-/** The angle that the longer side of the view spans at most: what the program plans for, degrees. */
+/** The angle that the longer side of the view spans at most: what the program plans for unless it says another
+ * one, degrees. */
 export const WIDEST = 100;
 
 /** What one picture of the sphere is drawn by. */

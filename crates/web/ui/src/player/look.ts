@@ -16,7 +16,7 @@ const ZOOM = 10;
 export const within = (degrees: number) => ((((degrees + 180) % 360) + 360) % 360) - 180;
 
 /** The view that a key makes of `view`; `null` for other keys. */
-export function byKey(view: View, key: string): View | null {
+export function byKey(view: View, key: string, widest = WIDEST): View | null {
   switch (key) {
     case "ArrowLeft":
       return turned(view, -TURN, 0);
@@ -28,11 +28,11 @@ export function byKey(view: View, key: string): View | null {
       return turned(view, 0, -TURN);
     case "+":
     case "=":
-      return { ...view, fov: Math.max(NARROWEST, view.fov - ZOOM) };
+      return { ...view, fov: Math.max(Math.min(NARROWEST, widest), view.fov - ZOOM) };
     case "-":
-      return { ...view, fov: Math.min(WIDEST, view.fov + ZOOM) };
+      return { ...view, fov: Math.min(widest, view.fov + ZOOM) };
     case "Home":
-      return { yaw: 0, pitch: 0, roll: 0, fov: WIDEST };
+      return { yaw: 0, pitch: 0, roll: 0, fov: widest };
     default:
       return null;
   }
@@ -55,6 +55,8 @@ export class Look {
   /** What else turns the view: a device that is held leaves the turns to the sides to hands and keys, and a
    * headset nothing. */
   by: "hand" | "device" | "headset" = "hand";
+  /** The widest that the view may be. */
+  widest = WIDEST;
 
   constructor(
     canvas: HTMLCanvasElement,
@@ -85,7 +87,7 @@ export class Look {
     canvas.addEventListener("lostpointercapture", release);
     canvas.addEventListener("keydown", (event) => {
       if (event.ctrlKey || event.altKey || event.metaKey) return;
-      const view = byKey(this.view, event.key);
+      const view = byKey(this.view, event.key, this.widest);
       if (!view) return;
       event.preventDefault();
       this.move(view);
@@ -112,6 +114,14 @@ export class Look {
     const { yaw, pitch } = this.view;
     const above = headOf(matrix({ ...this.view, pitch: 90 * Math.sign(pitch) }));
     this.set({ ...this.view, yaw: Math.abs(pitch) > 60 ? above.yaw : yaw, roll: 0 });
+  }
+
+  /** The program plans for a view of so many degrees. One that is as wide as it may be stays so. */
+  span(fov = WIDEST): void {
+    if (fov === this.widest) return;
+    const is = this.view.fov === this.widest ? fov : Math.min(this.view.fov, fov);
+    this.widest = fov;
+    this.set({ ...this.view, fov: is });
   }
 
   set(view: View): void {

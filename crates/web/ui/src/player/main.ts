@@ -7,7 +7,7 @@ import { render } from "lit-html";
 import { begin } from "../dashboard/api.js";
 import { now } from "./clock.js";
 import { Screen } from "./draw.js";
-import { flat, type Head, WIDEST } from "./geometry.js";
+import { flat, type Head } from "./geometry.js";
 import { Headset, isThere, type Worn } from "./headset.js";
 import { Look } from "./look.js";
 import type { Picture, ToPage, ToWorker } from "./talk.js";
@@ -145,7 +145,7 @@ class Player {
     const [yaw, pitch] = [this.look.view.yaw, this.look.view.pitch].map(Math.round);
     const side = yaw === 0 ? "ahead" : `${Math.abs(yaw)}° ${yaw > 0 ? "right" : "left"}`;
     const height = pitch === 0 ? "" : `, ${Math.abs(pitch)}° ${pitch > 0 ? "up" : "down"}`;
-    const direction = `${side}${height}${fov < WIDEST ? `, ${fov.toFixed(0)}° wide` : ""}`;
+    const direction = `${side}${height}${fov < this.look.widest ? `, ${fov.toFixed(0)}° wide` : ""}`;
     if (direction === page.direction) return;
     page.direction = direction;
     this.paint();
@@ -199,6 +199,7 @@ class Player {
       case "sample":
         this.samples = [...this.samples.slice(1 - MEAN_OF), JSON.parse(message.text) as Sample];
         page.sample = mean(this.samples);
+        this.look.span(this.samples.at(-1)?.fov);
         break;
       case "report":
         page.report = JSON.parse(message.text);
@@ -385,7 +386,7 @@ async function start(): Promise<void> {
   const missing = lacks() ?? (await lacksCodec());
   if (missing) return refuse(...missing);
   try {
-    await begin();
+    page.notice = await begin();
   } catch (error) {
     return refuse((error as Error).message, "Open the address that weftline vr play printed.");
   }

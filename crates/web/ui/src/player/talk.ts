@@ -52,6 +52,8 @@ export interface TileState {
 export interface Place {
   steers: boolean;
   viewers: number;
+  /** Whether the picture moves. */
+  moves: boolean;
   /** Tiles that this page was not sent: it was too slow, or there was no room. */
   dropped: number;
 }

@@ -9,6 +9,8 @@ import type { Manifest } from "./wire.js";
 export interface Sample {
   /** Name, Mb/s and whether it is up, of each path. */
   paths: [name: string, mbps: number, up: boolean][];
+  /** The angle that is planned for, degrees. */
+  fov?: number;
 }
 
 /** The mean rates of samples of the same paths, and how the last one says that they are. */
@@ -63,6 +65,9 @@ export interface Actions {
 const number = (value: number, digits = 0) => value.toFixed(digits);
 const share = (part: number, of: number) => (of > 0 ? `${number((100 * part) / of, 1)} %` : "–");
 
+/** Whether the program waits for what is to be shown. */
+const isStill = ({ link, gop, place }: Page) => link.is === "live" && gop >= 0 && place?.moves === false;
+
 function says(page: Page): string {
   const { link, manifest, gop } = page;
   switch (link.is) {
@@ -70,7 +75,7 @@ function says(page: Page): string {
       return "connecting";
     case "live":
       if (!manifest || gop < 0) return "waiting for the stream";
-      return page.place && !page.place.steers ? "live; another page steers" : "live";
+      return `${isStill(page) ? "the picture stands still: what is next has not come" : "live"}${page.place && !page.place.steers ? "; another page steers" : ""}`;
     case "over":
       return "the stream is over";
     default:
@@ -105,7 +110,9 @@ function rows(page: Page): [string, string][] {
   }
   if (report) {
     const psnr = report.psnr_db === null ? "–" : `${number(report.psnr_db, 1)} dB`;
-    all.push(["Viewport, estimated", `${psnr} (GoP ${report.gop + 1})`]);
+    // The program knows one head.
+    const whose = place && !place.steers ? "Viewport of the page that steers" : "Viewport";
+    all.push([`${whose}, estimated`, `${psnr} (GoP ${report.gop + 1})`]);
   }
   if (figures) {
     const pictures = figures.shown + figures.dropped;
@@ -131,7 +138,7 @@ export function view(page: Page, actions: Actions): TemplateResult {
   return html`
     <h1 class="unseen">Weftline player</h1>
     <div class="bar">
-      <p class="link ${link.is}" role="status">${says(page)}</p>
+      <p class="link ${isStill(page) ? "still" : link.is}" role="status">${says(page)}</p>
       <p class="direction">${page.direction}</p>
       <div class="controls">
         ${steers ? nothing : html`<button name="steer" @click=${actions.steer}>Steer</button>`}

@@ -52,7 +52,7 @@ function take(bytes: Uint8Array): void {
     case "pong": {
       const { echo, position, moves, steers, viewers, dropped } = message.pong;
       if (position !== null && moves) clock.pong(echo / 1e3 + performance.timeOrigin, position);
-      post({ is: "place", place: { steers, viewers, dropped } });
+      post({ is: "place", place: { steers, viewers, moves, dropped } });
       const begins = clock.time(0);
       if (begins !== null) post({ is: "clock", begins, delay: clock.delay });
       return;
