@@ -427,6 +427,17 @@ async function refuses(page) {
   await accessible(stranger, "without a token");
   const forged = await open(`${origin}/#k=00000000000000000000000000000000`);
   await forged.getByText("that token is not this daemon's").waitFor();
+  // Who opens an old address in a page that goes on is told, and it goes on.
+  const old = await open(`${origin}/`, page.context());
+  await linkSays(old, "live");
+  await old.evaluate(() => (location.hash = "#k=00000000000000000000000000000000"));
+  await old.getByRole("alert").getByText("that token is not this daemon's").waitFor();
+  await linkSays(old, "live");
+  await moves(old);
+  assert.equal(await old.evaluate(() => location.hash), "", "nor is that token left in the address");
+  await old.getByRole("button", { name: "Close" }).click();
+  await old.getByRole("alert").waitFor({ state: "detached" });
+  await old.close();
   // A daemon that starts anew has another token.
   await act("restart");
   await page.getByText("open the address that the daemon printed").waitFor();
