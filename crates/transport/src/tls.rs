@@ -281,6 +281,11 @@ impl Identity {
         there.then(|| Self::from_files(&path, &path)).transpose()
     }
 
+    /// The file that its certificates are from.
+    pub fn source(&self) -> &Path {
+        &self.source
+    }
+
     /// The fingerprint of the first certificate.
     pub fn fingerprint(&self) -> Fingerprint {
         Fingerprint::of(&self.chain[0])

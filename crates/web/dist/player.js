@@ -262,11 +262,12 @@ buffer})=>sum+buffer.byteLength,0);return this.pictures.length>(bytes>201326592?
 report:null,trouble:"",delay:0,marks:!1,direction:"",notice:"",tilt:null,headset:null};function lacks(){return isSecureContext?
 typeof VideoDecoder>"u"||typeof EncodedVideoChunk>"u"?["This browser has no WebCodecs (VideoDecoder), by which the tiles\
  are decoded","Use a current Chromium, Chrome or Edge: the player was tried in Chromium only."]:null:[`${location.origin}\
- is no secure context, and browsers decode video only in one`,"Open the player on the machine on which it runs, at 127.0\
-.0.1; reach it by ssh -L; or put a proxy with TLS in front of it, weftline vr play --behind-proxy NAME."]}async function lacksCodec(){
-let tile={codec:"avc1.640028",codedWidth:320,codedHeight:320},{supported}=await VideoDecoder.isConfigSupported(tile).catch(
-()=>({supported:!1}));return supported?null:["This browser cannot decode H.264, which the tiles are encoded with","Use o\
-ne that can, such as Chrome or Edge; on Linux a Chromium that is built with proprietary codecs."]}var Player=class{worker;screen;look;tilt;headset;held=null;headAt=0;awake=null;waiting=new Waiting;begins=null;stale=!0;figuresAt=0;samples=[];drawn=0;constructor(){
+ is no secure context, and browsers decode video only in one`,"Start it with weftline vr play --web-tls; open it on the \
+machine on which it runs, at 127.0.0.1; reach it by ssh -L; or put a proxy with TLS in front of it, --behind-proxy NAME."]}
+async function lacksCodec(){let tile={codec:"avc1.640028",codedWidth:320,codedHeight:320},{supported}=await VideoDecoder.
+isConfigSupported(tile).catch(()=>({supported:!1}));return supported?null:["This browser cannot decode H.264, which the \
+tiles are encoded with","Use one that can, such as Chrome or Edge; on Linux a Chromium that is built with proprietary co\
+decs."]}var Player=class{worker;screen;look;tilt;headset;held=null;headAt=0;awake=null;waiting=new Waiting;begins=null;stale=!0;figuresAt=0;samples=[];drawn=0;constructor(){
 this.screen=new Screen(canvas),this.worker=new Worker(script("/a/player-worker.js"),{type:"module"}),this.worker.onmessage=
 ({data})=>this.take(data),this.worker.onerror=event=>this.say(event.message),this.look=new Look(canvas,({yaw,pitch,roll})=>{
 this.tell({is:"pose",yaw,pitch,roll}),this.stale=!0}),this.tilt=new Tilt(head=>{this.held||(page.notice=""),this.look.follow(

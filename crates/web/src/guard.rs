@@ -171,6 +171,8 @@ impl Program {
 #[derive(Debug)]
 pub(crate) struct Guard {
     address: SocketAddr,
+    /// Whether the server itself speaks TLS.
+    has_tls: bool,
     /// Names it is reached by through a proxy, in small letters.
     names: Vec<String>,
     words: Words,
@@ -189,6 +191,7 @@ impl Guard {
     /// When the system has no randomness.
     pub(crate) fn new(
         address: SocketAddr,
+        has_tls: bool,
         names: &[String],
         program: Program,
     ) -> Result<Self, ring::error::Unspecified> {
@@ -196,7 +199,7 @@ impl Guard {
         let names = names.iter().map(|name| name.to_ascii_lowercase()).collect();
         let cookie = format!("{COOKIES}{}", draw::<4>()?);
         let (token, session) = (Secret::draw()?, Secret::draw()?);
-        Ok(Self { address, names, words, token, session, cookie })
+        Ok(Self { address, has_tls, names, words, token, session, cookie })
     }
 
     /// Where to open the page, with the token, which browsers do not send with it.
@@ -204,6 +207,7 @@ impl Guard {
         let token = &self.token.0;
         match self.names.first() {
             Some(name) => format!("https://{name}/#k={token}"),
+            None if self.has_tls => format!("https://{}/#k={token}", self.address),
             None => format!("http://{}/#k={token}", self.address),
         }
     }
@@ -388,7 +392,7 @@ mod tests {
 
     fn guard_of(names: &[&str]) -> Guard {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        Guard::new("127.0.0.1:9471".parse().unwrap(), &names, Program::Daemon).unwrap()
+        Guard::new("127.0.0.1:9471".parse().unwrap(), false, &names, Program::Daemon).unwrap()
     }
 
     fn headers(all: &[(HeaderName, &str)]) -> HeaderMap {
@@ -473,7 +477,7 @@ mod tests {
     #[test]
     fn each_program_names_remedies_that_it_has() {
         let refusals = |program: Program| {
-            let guard = Guard::new("127.0.0.1:9471".parse().unwrap(), &[], program).unwrap();
+            let guard = Guard::new("127.0.0.1:9471".parse().unwrap(), false, &[], program).unwrap();
             let name = host(&guard, "evil.example").unwrap_err().text;
             let token = guard.exchange(&HeaderMap::new(), br#"{"token":"old"}"#).unwrap_err().text;
             (name, token, guard.check_session(&HeaderMap::new()).unwrap_err().text)

@@ -32,7 +32,7 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let address = "127.0.0.1:0".parse()?;
-//! let settings = Settings { address, names: Vec::new(), program: Program::Server };
+//! let settings = Settings { address, names: Vec::new(), program: Program::Server, tls: None };
 //! let dashboard = Dashboard::open(&settings, Arc::new(Example)).await?;
 //! // To be opened in a browser: http://127.0.0.1:…/#k=…
 //! assert!(dashboard.url().starts_with("http://127.0.0.1:"));
@@ -55,6 +55,7 @@
 //! | `assets.rs` | the page itself, built from `ui/` into `dist/` |
 //! | `serve.rs` | HTTP: connections, routes, limits |
 //! | `clock.rs` | the machine's clocks |
+//! | `tls.rs` | TLS for those who come from other machines |
 //! | `listen.rs` | where a server listens, and how many it answers at once |
 //! | `files/` | the files of a directory, over HTTP |
 //!
@@ -74,6 +75,7 @@ mod source;
 mod sse;
 #[cfg(test)]
 mod stopped;
+mod tls;
 mod weave;
 
 pub use files::{FileServer, FileSettings, FilesError};
@@ -86,4 +88,5 @@ pub use serve::{Dashboard, PlayerPage, Settings};
 pub use source::{
     ConnectionLook, Event, EventLevel, Look, PathLook, PathState, Source, WeaveLook, WeaveSource,
 };
+pub use tls::{Tls, TlsError};
 pub use weave::weave_page;

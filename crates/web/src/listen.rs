@@ -38,6 +38,12 @@ pub enum OpenError {
          --behind-proxy NAME"
     )]
     NotLoopback(SocketAddr),
+    /// With TLS, any address of the machine: what requests are to name is not known.
+    #[error(
+        "{0} stands for all addresses of this machine; give the one by which browsers reach it, such \
+         as 192.168.1.5:{port}", port = .0.port()
+    )]
+    Everywhere(SocketAddr),
     /// A name that no host can have.
     #[error("--behind-proxy: {0}")]
     Name(#[from] WrongName),

@@ -18,6 +18,7 @@ use hyper::header::{
 };
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
@@ -31,6 +32,7 @@ use crate::player::socket::{self, Opening};
 use crate::rates::Rates;
 use crate::source::Source;
 use crate::sse::{Board, Dropped, Stream, VIEWERS};
+use crate::tls::Tls;
 use crate::weave::Loom;
 
 /// Connections that are answered at once; further ones wait in the kernel's queue. Pages that watch
@@ -70,11 +72,12 @@ type Answer = Response<Either<Full<Bytes>, Stream>>;
 pub struct Settings {
     /// Where it listens; with port 0 the system chooses one.
     pub address: SocketAddr,
-    /// The names under which proxies with TLS offer it. Without one, `address` has to be this
-    /// machine's loopback.
+    /// The names under which proxies with TLS offer it.
     pub names: Vec<String>,
     /// What offers it.
     pub program: Program,
+    /// What it shows over TLS. Without it, and without a name, `address` has to be this machine's loopback.
+    pub tls: Option<Tls>,
 }
 
 /// A dashboard that is open as long as this lives.
@@ -123,7 +126,8 @@ impl Dashboard {
         let board = Arc::new(Board::new(instance, source.has_own_clock()));
         let daemon = Arc::new(Daemon { board, source, clock });
         let looking = tokio::spawn(look(Arc::clone(&daemon))).abort_handle();
-        let shared = Arc::new(Shared { guard, face: Face::Dashboard(daemon) });
+        let shared =
+            Arc::new(Shared { guard, tls: settings.tls.clone(), face: Face::Dashboard(daemon) });
         let serving = tokio::spawn(shared.accept(listener)).abort_handle();
         Ok(Self { url, tasks: [looking, serving] })
     }
@@ -161,7 +165,8 @@ impl PlayerPage {
     pub async fn open(settings: &Settings, stage: Arc<Stage>) -> Result<Self, OpenError> {
         let (listener, guard) = settings.listen().await?;
         let url = guard.url();
-        let shared = Arc::new(Shared { guard, face: Face::Player(stage) });
+        let shared =
+            Arc::new(Shared { guard, tls: settings.tls.clone(), face: Face::Player(stage) });
         Ok(Self { url, task: tokio::spawn(shared.accept(listener)).abort_handle() })
     }
 
@@ -174,22 +179,27 @@ impl PlayerPage {
 impl Settings {
     /// Listens where it is to be.
     async fn listen(&self) -> Result<(TcpListener, Guard), OpenError> {
-        let Self { address, names, program } = self;
+        let Self { address, names, program, tls } = self;
         self.check()?;
         let (listener, address) = listen::bind(*address).await?;
-        let guard = Guard::new(address, names, *program);
+        let guard = Guard::new(address, tls.is_some(), names, *program);
         Ok((listener, guard.map_err(|_| OpenError::Random)?))
     }
 
     /// Refuses what cannot be opened, whatever the machine.
     ///
     /// # Errors
-    /// When the address is reached from other machines and no proxy is named, or a name is none.
+    /// When the address is reached from other machines and there is neither TLS nor the name of a proxy, or a
+    /// name is none.
     pub fn check(&self) -> Result<(), OpenError> {
         self.names.iter().try_for_each(|name| guard::check_name(name))?;
-        match self.address.ip().is_loopback() || !self.names.is_empty() {
-            true => Ok(()),
-            false => Err(OpenError::NotLoopback(self.address)),
+        let ip = self.address.ip();
+        match (ip.is_loopback() || !self.names.is_empty(), self.tls.is_some()) {
+            (true, _) => Ok(()),
+            // A request has to name it, and nobody calls on that.
+            (false, true) if ip.is_unspecified() => Err(OpenError::Everywhere(self.address)),
+            (false, true) => Ok(()),
+            (false, false) => Err(OpenError::NotLoopback(self.address)),
         }
     }
 }
@@ -197,6 +207,7 @@ impl Settings {
 /// What all requests need.
 struct Shared {
     guard: Guard,
+    tls: Option<Tls>,
     face: Face,
 }
 
@@ -298,6 +309,18 @@ impl Looked {
 /// Answers one request. A page that watches goes on until it leaves or is dropped; anybody else has
 /// a time to be done in.
 async fn serve(stream: TcpStream, shared: Arc<Shared>) -> hyper::Result<()> {
+    let Some(tls) = &shared.tls else { return serve_over(stream, shared).await };
+    match tls.accept(stream).await {
+        Some(stream) => serve_over(stream, shared).await,
+        None => Ok(()),
+    }
+}
+
+/// The same over what is secure, or needs not be.
+async fn serve_over<S>(stream: S, shared: Arc<Shared>) -> hyper::Result<()>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let fate: Arc<Mutex<Fate>> = Arc::default();
     let own = Arc::clone(&fate);
     let service = hyper::service::service_fn(move |request| {

@@ -75,14 +75,14 @@ fn status(about: About, connections: usize) -> String {
 
 fn settings(place: &DashboardPlace) -> Settings {
     let program = if place.is_told { Program::Daemon } else { Program::Server };
-    Settings { address: place.address, names: place.names.clone(), program }
+    Settings { address: place.address, names: place.names.clone(), program, tls: None }
 }
 
 fn failure(error: OpenError) -> Failure {
     match &error {
         OpenError::NotLoopback(_) => Failure::wrong_use(format!("--dashboard {error}")),
         OpenError::Name(_) => Failure::wrong_use(error),
-        OpenError::Bind { .. } | OpenError::Random => {
+        OpenError::Bind { .. } | OpenError::Random | OpenError::Everywhere(_) => {
             Failure::failed(format!("--dashboard {error}"))
         }
     }

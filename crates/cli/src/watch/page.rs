@@ -28,7 +28,7 @@ impl Page {
     /// # Errors
     /// When the address cannot be had, or is reached from other machines.
     pub(crate) fn open(address: SocketAddr, show: &Arc<Show>) -> Result<Self, Failure> {
-        let settings = Settings { address, names: Vec::new(), program: Program::Runs };
+        let settings = Settings { address, names: Vec::new(), program: Program::Runs, tls: None };
         settings.check().map_err(|error| failure(&error))?;
         let (told, opened) = mpsc::channel();
         let (end, ended) = oneshot::channel();
@@ -78,9 +78,10 @@ fn failure(error: &OpenError) -> Failure {
             "--watch {address}: other machines can reach that address; give one of this machine's \
              own, such as 127.0.0.1:9480"
         )),
-        OpenError::Name(_) | OpenError::Bind { .. } | OpenError::Random => {
-            Failure::failed(format!("--watch {error}"))
-        }
+        OpenError::Name(_)
+        | OpenError::Bind { .. }
+        | OpenError::Random
+        | OpenError::Everywhere(_) => Failure::failed(format!("--watch {error}")),
     }
 }
 

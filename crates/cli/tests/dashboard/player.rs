@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::net::{IpAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -29,7 +30,7 @@ fn package(dir: &Path) -> PathBuf {
 
 /// Does what the test in the browser asks for, until it ends, which must be good; then looks at what the
 /// page has told.
-fn play(script: &str, timing: &[&str]) {
+fn play(script: &str, web: &[&str], timing: &[&str]) {
     if !ffmpeg() || !can_run() {
         return;
     }
@@ -46,9 +47,14 @@ fn play(script: &str, timing: &[&str]) {
     let args = ["vr", "play", "--server", &address, &through, "--insecure-plaintext"];
     // Not all tiles can be fine.
     let paths = ["--path", "one=127.0.0.1,cap=100kbps", "two=127.0.0.2,cap=100kbps"];
-    let web = ["--web", "127.0.0.1:0", "--shown", shown.to_str().unwrap()];
-    let mut player = Daemon::start(&[&args[..], &paths, &web, timing].concat());
+    let log = ["--shown", shown.to_str().unwrap()];
+    let mut player = Daemon::start(&[&args[..], &paths, &["--web"], web, &log, timing].concat());
     let url = player.says("player");
+    if web.contains(&"--web-tls") {
+        assert!(url.starts_with("https://"), "{url}");
+        let fingerprint = player.says("certificate");
+        assert!(fingerprint.starts_with("sha256:"), "{fingerprint}");
+    }
     let mut server = Some(server);
     let said = drive(script, &url, |what| match what {
         "cut path" => path.cut(),
@@ -66,13 +72,28 @@ fn play(script: &str, timing: &[&str]) {
 
 #[test]
 fn the_player_shows_what_arrives() {
-    play("test/player.mjs", &["--buffer", "600ms"]);
+    play("test/player.mjs", &["127.0.0.1:0"], &["--buffer", "600ms"]);
 }
 
-/// Six GoPs wait before they are shown, and the picture stands still where they are late.
+/// Six GoPs wait before they are shown, and the picture stands still where they are late. The page comes by an
+/// address that other machines reach, over TLS: nothing else is a secure context there.
 #[test]
-fn a_long_buffer_and_stalls_lose_nothing() {
-    play("test/player.mjs --brief", &["--buffer", "3s", "--rebuffer", "1s"]);
+fn a_long_buffer_and_stalls_lose_nothing_over_tls() {
+    let own = own_address();
+    let (web, state) = (format!("{own}:0"), tempfile::tempdir().unwrap());
+    let state = state.path().to_str().unwrap();
+    let timing = ["--buffer", "3s", "--rebuffer", "1s", "--fov", "90"];
+    play("test/player.mjs --brief", &[&web, "--web-tls", "--state-dir", state], &timing);
+}
+
+/// An address of this machine that others reach, or if it has none, its own.
+fn own_address() -> IpAddr {
+    // Nothing is sent there.
+    let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+    match socket.connect("192.0.2.1:9") {
+        Ok(()) => socket.local_addr().unwrap().ip(),
+        Err(_) => IpAddr::from([127, 0, 0, 1]),
+    }
 }
 
 #[test]
@@ -85,6 +106,14 @@ fn where_a_page_cannot_be_is_said() {
     };
     let (status, text) = said(&["--web", "0.0.0.0:0"]);
     assert!(status == Some(2) && text.contains("--behind-proxy NAME"), "{status:?} {text}");
+    assert!(text.contains("add --web-tls"), "{text}");
+    let (status, text) = said(&["--web", "0.0.0.0:0", "--web-tls"]);
+    assert!(status == Some(2) && text.contains("give the one by which browsers"), "{text}");
+    let key = ["--web-cert", "none.pem", "--web-key", "none.pem"];
+    let (status, text) = said(&[&["--web", "127.0.0.1:0", "--web-tls"][..], &key].concat());
+    assert!(status == Some(1) && text.contains("none.pem"), "{status:?} {text}");
+    let (status, text) = said(&["--web", "127.0.0.1:0", "--web-tls", "--web-cert", "none.pem"]);
+    assert!(status == Some(2) && text.contains("--web-key"), "{status:?} {text}");
     let (status, text) = said(&["--web", "127.0.0.1:0", "--behind-proxy", "http://weft.example"]);
     assert!(status == Some(2) && text.contains("no host's name"), "{status:?} {text}");
     let (status, text) = said(&["--shown", "log.jsonl"]);

@@ -483,7 +483,7 @@ impl Watching {
     }
 
     /// Its viewer looked so.
-    fn look(&self, pose: Option<PoseNotice>) {
+    pub(crate) fn look(&self, pose: Option<PoseNotice>) {
         let mut inner = self.stage.inner();
         if let Some(viewer) = inner.viewers.iter_mut().find(|one| one.number == self.number) {
             viewer.pose = pose.or(viewer.pose);
@@ -491,7 +491,7 @@ impl Watching {
     }
 
     /// It is the one that steers from now on.
-    fn steer(&self) {
+    pub(crate) fn steer(&self) {
         let mut inner = self.stage.inner();
         if let Some(at) = inner.viewers.iter().position(|one| one.number == self.number) {
             let viewer = inner.viewers.remove(at);
@@ -504,7 +504,7 @@ impl Watching {
     ///
     /// # Errors
     /// What is wrong with it, if it cannot be.
-    fn shown(&self, mut shown: Shown) -> Result<(), &'static str> {
+    pub(crate) fn shown(&self, mut shown: Shown) -> Result<(), &'static str> {
         let mut inner = self.stage.inner();
         let (tiles, begun) = (inner.tiles, inner.begun);
         let Some(viewer) = inner.viewers.iter_mut().find(|one| one.number == self.number) else {
@@ -534,7 +534,7 @@ impl Watching {
     }
 
     /// Answers a ping, before all that waits. Of several that wait the newest is answered.
-    fn pong(&self, echo: u64) {
+    pub(crate) fn pong(&self, echo: u64) {
         self.queue.waiting().asked = Some(echo);
         self.queue.changed.notify_one();
     }

@@ -74,6 +74,7 @@ impl Place {
             address: "127.0.0.1:0".parse().unwrap(),
             names: Vec::new(),
             program: crate::Program::Player,
+            tls: None,
         };
         let page = PlayerPage::open(&settings, Arc::clone(&stage)).await.unwrap();
         let (host, _) = page.url().strip_prefix("http://").unwrap().split_once('/').unwrap();

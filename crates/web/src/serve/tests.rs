@@ -101,7 +101,8 @@ impl Open {
 
     async fn of(program: Arc<dyn Source>, recorded: Arc<AtomicUsize>, clock: Clock) -> Self {
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
-        let settings = Settings { address, names: Vec::new(), program: guard::Program::Daemon };
+        let settings =
+            Settings { address, names: Vec::new(), program: guard::Program::Daemon, tls: None };
         let dashboard = Dashboard::open_by(&settings, program, clock).await.unwrap();
         let (address, token) = dashboard.url().split_once("/#k=").unwrap();
         let address = address.strip_prefix("http://").unwrap().parse().unwrap();
@@ -643,8 +644,12 @@ async fn what_is_no_http_stops_nobody() {
 #[tokio::test(start_paused = true)]
 async fn it_ends_with_its_handle_and_an_address_can_be_had_once() {
     let open = Open::new(0).await;
-    let settings =
-        Settings { address: open.address, names: Vec::new(), program: guard::Program::Daemon };
+    let settings = Settings {
+        address: open.address,
+        names: Vec::new(),
+        program: guard::Program::Daemon,
+        tls: None,
+    };
     let second = Dashboard::open(&settings, Arc::new(Program::default())).await;
     let error = second.unwrap_err().to_string();
     assert!(error.contains("stop the program that has it, or choose another port"), "{error}");
@@ -659,9 +664,14 @@ async fn it_ends_with_its_handle_and_an_address_can_be_had_once() {
 fn beyond_this_machine_it_is_refused_unless_a_proxy_is_named() {
     let check = |address: &str, names: &[&str]| {
         let names = names.iter().map(|name| (*name).to_owned()).collect();
-        Settings { address: address.parse().unwrap(), names, program: guard::Program::Daemon }
-            .check()
-            .map_err(|e| e.to_string())
+        Settings {
+            address: address.parse().unwrap(),
+            names,
+            program: guard::Program::Daemon,
+            tls: None,
+        }
+        .check()
+        .map_err(|e| e.to_string())
     };
     for address in ["127.0.0.1:0", "127.0.0.7:9471", "[::1]:9471"] {
         assert_eq!(check(address, &[]), Ok(()));

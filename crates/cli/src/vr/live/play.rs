@@ -16,7 +16,7 @@ use super::link::{Link, Transport, connect_kernel};
 use super::log::{GopLog, Summary};
 use super::player::{Playing, play};
 use super::save::Store;
-use super::web::{self, Web};
+use super::web::{self, Secured, Web};
 use super::{Clock, heads};
 use crate::congestion;
 use crate::daemon::{end, parse_duration, runtime, warn_plaintext};
@@ -73,9 +73,25 @@ pub(crate) struct PlayArgs {
     ///
     /// The program prints the address to open, which has a token. The head is that of the first page that
     /// watches, and --head or --viewer's where there is none. Beyond this machine it is refused without
-    /// --behind-proxy.
+    /// --web-tls or --behind-proxy.
     #[arg(long, value_name = "ADDR")]
     web: Option<SocketAddr>,
+    /// Speak TLS with browsers: of other machines, as a headset, only so
+    ///
+    /// The address is then one of this machine's on their network, such as 192.168.1.5:9481. The
+    /// certificate is this machine's own, kept in the state directory: browsers warn of it once, and the
+    /// program prints its fingerprint.
+    #[arg(long, requires = "web")]
+    web_tls: bool,
+    /// The certificate for that (PEM) instead, one that browsers trust; needs --web-key
+    #[arg(long, value_name = "FILE", requires_all = ["web_tls", "web_key"], hide_short_help = true)]
+    web_cert: Option<PathBuf>,
+    /// The certificate's key (PEM)
+    #[arg(long, value_name = "FILE", requires = "web_cert", hide_short_help = true)]
+    web_key: Option<PathBuf>,
+    /// Where this machine's own certificate is kept, in the directory `web` [default: as `weftline serve`]
+    #[arg(long, value_name = "DIR", requires = "web_tls", hide_short_help = true)]
+    state_dir: Option<PathBuf>,
     /// The name under which a proxy with TLS offers the page, such as weft.example
     #[arg(long, value_name = "NAME", requires = "web", hide_short_help = true)]
     behind_proxy: Vec<String>,
@@ -150,7 +166,10 @@ pub(crate) fn run(args: &PlayArgs) -> Result<(), Failure> {
         return Err(Failure::wrong_use("--json and --log - both want standard output; leave one"));
     }
     let settings = ClientSettings { fov, ..args.timing()? };
-    let place = args.place()?;
+    let (place, secured) = (args.place(), args.secured()?);
+    if let Some(place) = &place {
+        web::check(place, secured.as_ref())?;
+    }
     let mut playing = args.playing(grace)?;
     let carrier = args.carrier(grace)?;
     let transport = match args.transport {
@@ -162,7 +181,7 @@ pub(crate) fn run(args: &PlayArgs) -> Result<(), Failure> {
     let played = runtime.block_on(async {
         let stop = Stop::on_signals()?;
         if let Some(place) = &place {
-            playing.web = Some(args.show(place, fov).await?);
+            playing.web = Some(args.show(place, secured.as_ref(), fov).await?);
         }
         // The start-up begins where a viewer's does.
         let clock = Clock::start();
@@ -191,20 +210,38 @@ pub(crate) fn run(args: &PlayArgs) -> Result<(), Failure> {
 
 impl PlayArgs {
     /// Where browsers are to be shown the stream.
+    fn place(&self) -> Option<DashboardPlace> {
+        let names = self.behind_proxy.clone();
+        self.web.map(|address| DashboardPlace { address, names, is_told: false })
+    }
+
+    /// What the page shows over TLS, and its fingerprint, if it is wanted.
     ///
     /// # Errors
-    /// When nothing can be there.
-    fn place(&self) -> Result<Option<DashboardPlace>, Failure> {
-        let names = self.behind_proxy.clone();
-        let place = self.web.map(|address| DashboardPlace { address, names, is_told: false });
-        place.iter().try_for_each(web::check)?;
-        Ok(place)
+    /// When there is no certificate, or it cannot be used.
+    fn secured(&self) -> Result<Option<Secured>, Failure> {
+        if !self.web_tls {
+            return Ok(None);
+        }
+        let files = self.web_cert.as_deref().zip(self.web_key.as_deref());
+        let state = match &self.state_dir {
+            Some(dir) => dir.clone(),
+            None => weftline::default_state_dir().map_err(Failure::failed)?,
+        };
+        web::secured(files, &state.join("web")).map(Some)
     }
 
     /// Opens the page, and says where it is: on standard output, if that is free.
-    async fn show(&self, place: &DashboardPlace, fov: FieldOfView) -> Result<Web, Failure> {
-        let web = Web::open(place, self.shown.as_deref(), fov).await?;
-        let url = web.url();
+    async fn show(
+        &self,
+        place: &DashboardPlace,
+        secured: Option<&Secured>,
+        fov: FieldOfView,
+    ) -> Result<Web, Failure> {
+        let web = Web::open(place, secured, self.shown.as_deref(), fov).await?;
+        let certificate = secured.map(|it| format!("\ncertificate {}", it.fingerprint));
+        let certificate = certificate.unwrap_or_default();
+        let url = format!("{}{certificate}", web.url());
         let is_taken = self.json || self.log.as_ref().is_some_and(|path| path.as_os_str() == "-");
         match is_taken {
             // The log may be kept elsewhere, and be read by others: the address has the token.

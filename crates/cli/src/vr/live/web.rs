@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
+use weftline::{Fingerprint, Identity};
 use weftline_core::Instant;
 use weftline_video::geometry::{FieldOfView, Orientation, Viewport};
 use weftline_video::live::wire::{GopNotice, Manifest, Message, PoseNotice, Tile};
@@ -15,7 +16,7 @@ use weftline_video::live::{Client, GopReport, MAX_OPEN_GOPS};
 use weftline_video::shown::{
     Concealment, Concealments, Encoding, Held, Wanted, capped_psnr_db, viewport_error,
 };
-use weftline_web::{OpenError, PlayerPage, Program, Settings, Shown, Stage};
+use weftline_web::{OpenError, PlayerPage, Program, Settings, Shown, Stage, Tls};
 
 use crate::failure::Failure;
 use crate::ops::DashboardPlace;
@@ -125,12 +126,15 @@ impl Web {
     /// When the address cannot be had, or the file cannot be written.
     pub(crate) async fn open(
         place: &DashboardPlace,
+        secured: Option<&Secured>,
         shown: Option<&Path>,
         fov: FieldOfView,
     ) -> Result<Self, Failure> {
         let log = shown.map(ShownLog::new).transpose().map_err(Failure::failed)?;
         let stage = Arc::new(Stage::new());
-        let page = PlayerPage::open(&settings(place), Arc::clone(&stage)).await.map_err(failure)?;
+        let page = PlayerPage::open(&settings(place, secured), Arc::clone(&stage))
+            .await
+            .map_err(failure)?;
         Ok(Self {
             stage,
             page,
@@ -400,25 +404,54 @@ impl Web {
     }
 }
 
-fn settings(place: &DashboardPlace) -> Settings {
-    Settings { address: place.address, names: place.names.clone(), program: Program::Player }
+/// What the page shows over TLS, and the fingerprint of its certificate.
+pub(crate) struct Secured {
+    tls: Tls,
+    pub(crate) fingerprint: Fingerprint,
+}
+
+/// The certificate of the files, or one of this machine's own, which is made when it is first wanted, in the
+/// directory `state`.
+///
+/// # Errors
+/// When it cannot be read, made or used.
+pub(crate) fn secured(files: Option<(&Path, &Path)>, state: &Path) -> Result<Secured, Failure> {
+    let identity = match files {
+        Some((cert, key)) => Identity::from_files(cert, key),
+        None => Identity::from_state_dir(state),
+    };
+    let identity = identity.map_err(|error| Failure::failed(format!("--web-tls: {error}")))?;
+    let key = files.map_or(identity.source(), |(_, key)| key);
+    let read =
+        |file: &Path| std::fs::read(file).map_err(|error| Failure::failed(wrong(file, &error)));
+    let tls = Tls::new(&read(identity.source())?, &read(key)?);
+    let tls = tls.map_err(|error| Failure::failed(format!("--web-tls: {error}")))?;
+    Ok(Secured { tls, fingerprint: identity.fingerprint() })
+}
+
+fn settings(place: &DashboardPlace, secured: Option<&Secured>) -> Settings {
+    let tls = secured.map(|secured| secured.tls.clone());
+    let (address, names) = (place.address, place.names.clone());
+    Settings { address, names, program: Program::Player, tls }
 }
 
 /// Refuses a place where no page can be, on any machine.
 ///
 /// # Errors
-/// When the address is reached from other machines and no proxy is named, or a name is none.
-pub(crate) fn check(place: &DashboardPlace) -> Result<(), Failure> {
-    settings(place).check().map_err(failure)
+/// When the address is reached from other machines and there is neither TLS nor the name of a proxy, or a name
+/// is none.
+pub(crate) fn check(place: &DashboardPlace, secured: Option<&Secured>) -> Result<(), Failure> {
+    settings(place, secured).check().map_err(failure)
 }
 
 fn failure(error: OpenError) -> Failure {
     match &error {
         OpenError::NotLoopback(address) => Failure::wrong_use(format!(
-            "--web {address} is reached from other machines, and the player speaks no TLS yet; \
-             choose an address of 127.0.0.1 and reach it by ssh -L, or put a proxy with TLS before \
-             it and name it: --behind-proxy NAME"
+            "--web {address} is reached from other machines; add --web-tls, or choose an address of \
+             127.0.0.1 and reach it by ssh -L, or put a proxy with TLS before it and name it: \
+             --behind-proxy NAME"
         )),
+        OpenError::Everywhere(_) => Failure::wrong_use(format!("--web {error}")),
         OpenError::Name(_) => Failure::wrong_use(error),
         OpenError::Bind { .. } | OpenError::Random => Failure::failed(format!("--web {error}")),
     }
@@ -497,7 +530,7 @@ mod tests {
             names: Vec::new(),
             is_told: false,
         };
-        Web::open(&place, Some(log), FieldOfView::default()).await.unwrap()
+        Web::open(&place, None, Some(log), FieldOfView::default()).await.unwrap()
     }
 
     /// What a page tells that has shown all of a GoP that was there.

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use weftline::Fingerprint;
 use weftline_core::Instant;
 use weftline_video::geometry::{FieldOfView, Orientation};
 use weftline_video::live::wire::{PoseNotice, Tile};
@@ -13,13 +14,26 @@ use crate::ops::DashboardPlace;
 /// There is none.
 pub(crate) enum Web {}
 
+/// Nothing is secured.
+pub(crate) struct Secured {
+    pub(crate) fingerprint: Fingerprint,
+}
+
+/// There is no page to be secured.
+pub(crate) fn secured(_: Option<(&Path, &Path)>, _: &Path) -> Result<Secured, Failure> {
+    Err(Failure::not_possible(
+        "--web-tls: this program is built without the player's page; build it with the feature web",
+    ))
+}
+
 impl Web {
     pub(crate) async fn open(
         place: &DashboardPlace,
+        _: Option<&Secured>,
         _: Option<&Path>,
         _: FieldOfView,
     ) -> Result<Self, Failure> {
-        check(place).map(|()| unreachable!("it always fails"))
+        check(place, None).map(|()| unreachable!("it always fails"))
     }
 
     pub(crate) fn url(&self) -> &str {
@@ -71,7 +85,7 @@ impl Web {
 ///
 /// # Errors
 /// Always.
-pub(crate) fn check(place: &DashboardPlace) -> Result<(), Failure> {
+pub(crate) fn check(place: &DashboardPlace, _: Option<&Secured>) -> Result<(), Failure> {
     let address = place.address;
     Err(Failure::not_possible(format!(
         "--web {address}: this program is built without the player's page; build it with the \

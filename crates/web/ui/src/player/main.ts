@@ -49,7 +49,7 @@ function lacks(): [reason: string, remedy: string] | null {
   if (!isSecureContext) {
     return [
       `${location.origin} is no secure context, and browsers decode video only in one`,
-      "Open the player on the machine on which it runs, at 127.0.0.1; reach it by ssh -L; or put a proxy with TLS in front of it, weftline vr play --behind-proxy NAME.",
+      "Start it with weftline vr play --web-tls; open it on the machine on which it runs, at 127.0.0.1; reach it by ssh -L; or put a proxy with TLS in front of it, --behind-proxy NAME.",
     ];
   }
   if (typeof VideoDecoder === "undefined" || typeof EncodedVideoChunk === "undefined") {
