@@ -31,6 +31,7 @@ pub mod mp4;
 mod original;
 pub mod package;
 mod rate;
+pub mod screens;
 mod source;
 pub mod synth;
 

@@ -79,7 +79,7 @@ uniform mat3 head, matrix;
 uniform vec3 offset;
 uniform vec4 port;
 uniform vec2 halves, centre;
-uniform float marks;
+uniform float marks, grey;
 out vec4 colour;
 const float PI = 3.14159265358979;
 void main() {
@@ -87,7 +87,7 @@ void main() {
   vec3 ray = normalize(head * vec3(1.0, -at.x, at.y));
   vec2 place = vec2(atan(-ray.y, ray.x) / (2.0 * PI) + 0.5, 0.5 - asin(clamp(ray.z, -1.0, 1.0)) / PI);
   vec3 coded = vec3(texture(luma, place).r, texture(cb, place).r, texture(cr, place).r);
-  vec3 seen = clamp(matrix * (coded - offset), 0.0, 1.0);
+  vec3 seen = grey > 0.0 ? coded.rrr : clamp(matrix * (coded - offset), 0.0, 1.0);
   if (marks > 0.0) {
     ivec2 tiles = textureSize(states, 0);
     vec2 within = place * vec2(tiles);
@@ -111,40 +111,41 @@ let{gl}=this,program=gl.createProgram();for(let[kind,text]of[[gl.VERTEX_SHADER,V
 createShader(kind);shader&&(gl.shaderSource(shader,text),gl.compileShader(shader),gl.attachShader(program,shader))}if(gl.
 linkProgram(program),!gl.isContextLost()&&!gl.getProgramParameter(program,gl.LINK_STATUS))throw new Error(`the shader: ${gl.
 getProgramInfoLog(program)}`);gl.useProgram(program);for(let[unit,name]of["luma","cb","cr","states"].entries())gl.uniform1i(
-gl.getUniformLocation(program,name),unit);for(let name of["head","matrix","offset","port","halves","centre","marks"])this.
-uniforms[name]=gl.getUniformLocation(program,name);gl.pixelStorei(gl.UNPACK_ALIGNMENT,1),this.textures=[],this.paintColours()}start(manifest){
-let{gl}=this,{width,height,columns,rows:rows2}=manifest;if(this.manifest=manifest,this.lost||gl.isContextLost())return;let most=gl.
-getParameter(gl.MAX_TEXTURE_SIZE);if(Math.max(width,height)>most)throw this.manifest=null,new Error(`pictures of ${width}\
-x${height} are larger than this machine can draw (${most}x${most})`);this.planes=planes(width,height);for(let texture of this.
-textures)gl.deleteTexture(texture);let sizes=[[width,height],[width/2,height/2],[width/2,height/2],[columns,rows2]];this.
-textures=sizes.map(([wide,high],unit)=>{let texture=gl.createTexture();gl.activeTexture(gl.TEXTURE0+unit),gl.bindTexture(
-gl.TEXTURE_2D,texture);let states=unit===3;gl.texStorage2D(gl.TEXTURE_2D,1,states?gl.RGBA8:gl.R8,wide,high);let filter=states?
-gl.NEAREST:gl.LINEAR;return gl.texParameteri(gl.TEXTURE_2D,gl.TEXTURE_MIN_FILTER,filter),gl.texParameteri(gl.TEXTURE_2D,
-gl.TEXTURE_MAG_FILTER,filter),gl.texParameteri(gl.TEXTURE_2D,gl.TEXTURE_WRAP_S,states?gl.CLAMP_TO_EDGE:gl.REPEAT),gl.texParameteri(
-gl.TEXTURE_2D,gl.TEXTURE_WRAP_T,gl.CLAMP_TO_EDGE),texture}),this.grey=new Array(columns*rows2).fill(!1);for(let tile=0;tile<
-columns*rows2;tile++)this.paintGrey(tile)}rect(tile){let{width,height,columns,rows:rows2}=this.manifest,[wide,high]=[width/
-columns,height/rows2];return[tile%columns*wide,Math.floor(tile/columns)*high,wide,high]}upload({buffer,tiles}){if(!this.
-manifest||this.lost)return;let{gl}=this,{width,height}=this.planes;if(buffer.byteLength>0&&tiles.every(state=>state===1)){
-this.put(buffer,0,0,width,height),this.grey.fill(!1);return}for(let[tile,state]of tiles.entries())state===2&&!this.grey[tile]&&
-this.paintGrey(tile),state===1&&(this.put(buffer,...this.rect(tile)),this.grey[tile]=!1);gl.pixelStorei(gl.UNPACK_ROW_LENGTH,
-0)}put(buffer,left,top,wide,high){let{gl}=this,{width,cb,cr}=this.planes;for(let[unit,start2]of[0,cb,cr].entries()){let by=unit===
-0?1:2,stride=width/by;gl.activeTexture(gl.TEXTURE0+unit),gl.pixelStorei(gl.UNPACK_ROW_LENGTH,stride);let from=new Uint8Array(
-buffer,start2+top/by*stride+left/by);gl.texSubImage2D(gl.TEXTURE_2D,0,left/by,top/by,wide/by,high/by,gl.RED,gl.UNSIGNED_BYTE,
-from)}gl.pixelStorei(gl.UNPACK_ROW_LENGTH,0)}paintGrey(tile){let{gl}=this,[left,top,wide,high]=this.rect(tile),grey=new Uint8Array(
-wide*high).fill(128);for(let[unit,by]of[1,2,2].entries())gl.activeTexture(gl.TEXTURE0+unit),gl.texSubImage2D(gl.TEXTURE_2D,
-0,left/by,top/by,wide/by,high/by,gl.RED,gl.UNSIGNED_BYTE,grey);this.grey[tile]=!0}code(colour){this.colour=colour,this.paintColours()}paintColours(){
-let{gl}=this,{matrix:name,full}=this.colour,[kr,kb]=name==="bt709"?[.2126,.0722]:name.startsWith("bt2020")?[.2627,.0593]:
-[.299,.114],kg=1-kr-kb,[luma,chroma]=full?[1,1]:[255/219,255/224],[r2,b2]=[2*(1-kr)*chroma,2*(1-kb)*chroma],columns=[luma,
-luma,luma,0,-b2*kb/kg,b2,r2,-r2*kr/kg,0];gl.uniformMatrix3fv(this.uniforms.matrix,!1,columns),gl.uniform3f(this.uniforms.
-offset,full?0:16/255,128/255,128/255)}mark(states){this.states=states;let{gl,manifest}=this;if(!manifest||this.lost||states.
-length!==manifest.columns*manifest.rows)return;let texels=new Uint8Array(4*states.length);for(let[tile,{qp,late}]of states.
-entries()){let rank=qp===null?-1:manifest.qps.indexOf(qp),coarse=manifest.qps.length>1?rank/(manifest.qps.length-1):0;texels.
-set([255*coarse,255*(1-coarse),late?255:0,late?255:rank<0?0:70],4*tile)}gl.activeTexture(gl.TEXTURE3),gl.texSubImage2D(gl.
-TEXTURE_2D,0,0,0,manifest.columns,manifest.rows,gl.RGBA,gl.UNSIGNED_BYTE,texels)}draw(eyes2,marks,into=null){let{gl,uniforms}=this;
-if(!(this.lost||!this.manifest)){gl.bindFramebuffer(gl.FRAMEBUFFER,into),gl.uniform1f(uniforms.marks,marks?1:0);for(let{
-head,halves:halves2,centre,port}of eyes2)gl.viewport(...port),gl.uniform4f(uniforms.port,...port),gl.uniform2f(uniforms.
-halves,...halves2),gl.uniform2f(uniforms.centre,...centre),gl.uniformMatrix3fv(uniforms.head,!0,head),gl.drawArrays(gl.TRIANGLES,
-0,3)}}};function times(a2,b2){return[a2[0]*b2[0]-a2[1]*b2[1]-a2[2]*b2[2]-a2[3]*b2[3],a2[0]*b2[1]+a2[1]*b2[0]+a2[2]*b2[3]-a2[3]*b2[2],
+gl.getUniformLocation(program,name),unit);for(let name of["head","matrix","offset","port","halves","centre","marks","gre\
+y"])this.uniforms[name]=gl.getUniformLocation(program,name);gl.pixelStorei(gl.UNPACK_ALIGNMENT,1),this.textures=[],this.
+paintColours()}start(manifest){let{gl}=this,{width,height,columns,rows:rows2}=manifest;if(this.manifest=manifest,this.lost||
+gl.isContextLost())return;let most=gl.getParameter(gl.MAX_TEXTURE_SIZE);if(Math.max(width,height)>most)throw this.manifest=
+null,new Error(`pictures of ${width}x${height} are larger than this machine can draw (${most}x${most})`);this.planes=planes(
+width,height);for(let texture of this.textures)gl.deleteTexture(texture);let sizes=[[width,height],[width/2,height/2],[width/
+2,height/2],[columns,rows2]];this.textures=sizes.map(([wide,high],unit)=>{let texture=gl.createTexture();gl.activeTexture(
+gl.TEXTURE0+unit),gl.bindTexture(gl.TEXTURE_2D,texture);let states=unit===3;gl.texStorage2D(gl.TEXTURE_2D,1,states?gl.RGBA8:
+gl.R8,wide,high);let filter=states?gl.NEAREST:gl.LINEAR;return gl.texParameteri(gl.TEXTURE_2D,gl.TEXTURE_MIN_FILTER,filter),
+gl.texParameteri(gl.TEXTURE_2D,gl.TEXTURE_MAG_FILTER,filter),gl.texParameteri(gl.TEXTURE_2D,gl.TEXTURE_WRAP_S,states?gl.
+CLAMP_TO_EDGE:gl.REPEAT),gl.texParameteri(gl.TEXTURE_2D,gl.TEXTURE_WRAP_T,gl.CLAMP_TO_EDGE),texture}),this.grey=new Array(
+columns*rows2).fill(!1);for(let tile=0;tile<columns*rows2;tile++)this.paintGrey(tile)}rect(tile){let{width,height,columns,
+rows:rows2}=this.manifest,[wide,high]=[width/columns,height/rows2];return[tile%columns*wide,Math.floor(tile/columns)*high,
+wide,high]}upload({buffer,tiles}){if(!this.manifest||this.lost)return;let{gl}=this,{width,height}=this.planes;if(buffer.
+byteLength>0&&tiles.every(state=>state===1)){this.put(buffer,0,0,width,height),this.grey.fill(!1);return}for(let[tile,state]of tiles.
+entries())state===2&&!this.grey[tile]&&this.paintGrey(tile),state===1&&(this.put(buffer,...this.rect(tile)),this.grey[tile]=
+!1);gl.pixelStorei(gl.UNPACK_ROW_LENGTH,0)}put(buffer,left,top,wide,high){let{gl}=this,{width,cb,cr}=this.planes;for(let[
+unit,start2]of[0,cb,cr].entries()){let by=unit===0?1:2,stride=width/by;gl.activeTexture(gl.TEXTURE0+unit),gl.pixelStorei(
+gl.UNPACK_ROW_LENGTH,stride);let from=new Uint8Array(buffer,start2+top/by*stride+left/by);gl.texSubImage2D(gl.TEXTURE_2D,
+0,left/by,top/by,wide/by,high/by,gl.RED,gl.UNSIGNED_BYTE,from)}gl.pixelStorei(gl.UNPACK_ROW_LENGTH,0)}paintGrey(tile){let{
+gl}=this,[left,top,wide,high]=this.rect(tile),grey=new Uint8Array(wide*high).fill(128);for(let[unit,by]of[1,2,2].entries())
+gl.activeTexture(gl.TEXTURE0+unit),gl.texSubImage2D(gl.TEXTURE_2D,0,left/by,top/by,wide/by,high/by,gl.RED,gl.UNSIGNED_BYTE,
+grey);this.grey[tile]=!0}code(colour){this.colour=colour,this.paintColours()}paintColours(){let{gl}=this,{matrix:name,full}=this.
+colour,[kr,kb]=name==="bt709"?[.2126,.0722]:name.startsWith("bt2020")?[.2627,.0593]:[.299,.114],kg=1-kr-kb,[luma,chroma]=full?
+[1,1]:[255/219,255/224],[r2,b2]=[2*(1-kr)*chroma,2*(1-kb)*chroma],columns=[luma,luma,luma,0,-b2*kb/kg,b2,r2,-r2*kr/kg,0];
+gl.uniformMatrix3fv(this.uniforms.matrix,!1,columns),gl.uniform3f(this.uniforms.offset,full?0:16/255,128/255,128/255)}mark(states){
+this.states=states;let{gl,manifest}=this;if(!manifest||this.lost||states.length!==manifest.columns*manifest.rows)return;
+let texels=new Uint8Array(4*states.length);for(let[tile,{qp,late}]of states.entries()){let rank=qp===null?-1:manifest.qps.
+indexOf(qp),coarse=manifest.qps.length>1?rank/(manifest.qps.length-1):0;texels.set([255*coarse,255*(1-coarse),late?255:0,
+late?255:rank<0?0:70],4*tile)}gl.activeTexture(gl.TEXTURE3),gl.texSubImage2D(gl.TEXTURE_2D,0,0,0,manifest.columns,manifest.
+rows,gl.RGBA,gl.UNSIGNED_BYTE,texels)}draw(eyes2,marks,into=null,lumaAlone=!1){let{gl,uniforms}=this;if(!(this.lost||!this.
+manifest)){gl.bindFramebuffer(gl.FRAMEBUFFER,into),gl.uniform1f(uniforms.marks,marks?1:0),gl.uniform1f(uniforms.grey,lumaAlone?
+1:0);for(let{head,halves:halves2,centre,port}of eyes2)gl.viewport(...port),gl.uniform4f(uniforms.port,...port),gl.uniform2f(
+uniforms.halves,...halves2),gl.uniform2f(uniforms.centre,...centre),gl.uniformMatrix3fv(uniforms.head,!0,head),gl.drawArrays(
+gl.TRIANGLES,0,3)}}};function times(a2,b2){return[a2[0]*b2[0]-a2[1]*b2[1]-a2[2]*b2[2]-a2[3]*b2[3],a2[0]*b2[1]+a2[1]*b2[0]+a2[2]*b2[3]-a2[3]*b2[2],
 a2[0]*b2[2]+a2[2]*b2[0]+a2[3]*b2[1]-a2[1]*b2[3],a2[0]*b2[3]+a2[3]*b2[0]+a2[1]*b2[2]-a2[2]*b2[1]]}var radians=degrees2=>degrees2*
 Math.PI/180;function matrix({yaw,pitch,roll}){let half=degrees2=>[Math.sin(radians(degrees2)/2),Math.cos(radians(degrees2)/
 2)],[[sy,cy],[sp,cp],[sr,cr]]=[half(yaw),half(pitch),half(roll)],[w2,x2,y2,z2]=times(times([cy,0,0,-sy],[cp,0,-sp,0]),[cr,
@@ -257,17 +258,17 @@ let{link}=page2,steers=page2.place?.steers??!0;return b`
 this.pictures.splice(after<0?this.pictures.length:after,0,picture);let over=[];for(;this.isFull();)over.push(this.pictures.
 pop());return over}due(at){let missed=this.pictures.filter(picture=>picture.at<=at);return this.pictures.splice(0,missed.
 length),{newest:missed.pop(),missed}}clear(){return this.pictures.splice(0)}isFull(){let bytes=this.pictures.reduce((sum,{
-buffer})=>sum+buffer.byteLength,0);return this.pictures.length>(bytes>201326592?8:32)}};var MEAN_OF=4,FIGURES=500,HEADS=50,canvas=document.getElementById("picture"),panel=document.getElementById("app"),calm=matchMedia(
-"(prefers-reduced-motion: reduce)"),page={link:{is:"connecting"},manifest:null,gop:-1,tiles:[],figures:null,place:null,sample:null,
-report:null,trouble:"",delay:0,marks:!1,direction:"",notice:"",tilt:null,headset:null};function lacks(){return isSecureContext?
-typeof VideoDecoder>"u"||typeof EncodedVideoChunk>"u"?["This browser has no WebCodecs (VideoDecoder), by which the tiles\
- are decoded","Use a current Chromium, Chrome or Edge: the player was tried in Chromium only."]:null:[`${location.origin}\
- is no secure context, and browsers decode video only in one`,"Start it with weftline vr play --web-tls; open it on the \
-machine on which it runs, at 127.0.0.1; reach it by ssh -L; or put a proxy with TLS in front of it, --behind-proxy NAME."]}
-async function lacksCodec(){let tile={codec:"avc1.640028",codedWidth:320,codedHeight:320},{supported}=await VideoDecoder.
-isConfigSupported(tile).catch(()=>({supported:!1}));return supported?null:["This browser cannot decode H.264, which the \
-tiles are encoded with","Use one that can, such as Chrome or Edge; on Linux a Chromium that is built with proprietary co\
-decs."]}var Player=class{worker;screen;look;tilt;headset;held=null;headAt=0;awake=null;waiting=new Waiting;begins=null;stale=!0;figuresAt=0;samples=[];drawn=0;constructor(){
+buffer})=>sum+buffer.byteLength,0);return this.pictures.length>(bytes>201326592?8:32)}};var MEAN_OF=4,FIGURES=500,HEADS=50,measures=new URLSearchParams(location.search).has("measure"),KNOWN=64,canvas=document.
+getElementById("picture"),panel=document.getElementById("app"),calm=matchMedia("(prefers-reduced-motion: reduce)"),page={
+link:{is:"connecting"},manifest:null,gop:-1,tiles:[],figures:null,place:null,sample:null,report:null,trouble:"",delay:0,
+marks:!1,direction:"",notice:"",tilt:null,headset:null};function lacks(){return isSecureContext?typeof VideoDecoder>"u"||
+typeof EncodedVideoChunk>"u"?["This browser has no WebCodecs (VideoDecoder), by which the tiles are decoded","Use a curr\
+ent Chromium, Chrome or Edge: the player was tried in Chromium only."]:null:[`${location.origin} is no secure context, a\
+nd browsers decode video only in one`,"Start it with weftline vr play --web-tls; open it on the machine on which it runs\
+, at 127.0.0.1; reach it by ssh -L; or put a proxy with TLS in front of it, --behind-proxy NAME."]}async function lacksCodec(){
+let tile={codec:"avc1.640028",codedWidth:320,codedHeight:320},{supported}=await VideoDecoder.isConfigSupported(tile).catch(
+()=>({supported:!1}));return supported?null:["This browser cannot decode H.264, which the tiles are encoded with","Use o\
+ne that can, such as Chrome or Edge; on Linux a Chromium that is built with proprietary codecs."]}var Player=class{worker;screen;look;tilt;headset;held=null;headAt=0;awake=null;waiting=new Waiting;begins=null;stale=!0;figuresAt=0;samples=[];known=new Map;shown=null;drawn=0;constructor(){
 this.screen=new Screen(canvas),this.worker=new Worker(script("/a/player-worker.js"),{type:"module"}),this.worker.onmessage=
 ({data})=>this.take(data),this.worker.onerror=event=>this.say(event.message),this.look=new Look(canvas,({yaw,pitch,roll})=>{
 this.tell({is:"pose",yaw,pitch,roll}),this.stale=!0}),this.tilt=new Tilt(head=>{this.held||(page.notice=""),this.look.follow(
@@ -287,36 +288,42 @@ picture))this.done(over,!1);return;case"clock":this.begins=message.begins,page.d
 link=message.link,(message.link.is==="over"||message.link.is==="refused")&&this.headset.stop();break;case"manifest":[page.
 manifest,page.gop,page.figures]=[message.manifest,-1,null];try{this.screen.start(message.manifest)}catch(error){page.trouble=
 String(error)}break;case"colour":this.screen.code(message.colour);break;case"gop":[page.gop,page.tiles]=[message.gop,message.
-tiles],this.screen.mark(message.tiles),canvas.dataset.qps=message.tiles.map(({qp,late})=>late?"late":qp??"").join(",");break;case"\
-figures":page.figures=message.figures;break;case"place":page.place=message.place;break;case"sample":this.samples=[...this.
-samples.slice(1-MEAN_OF),JSON.parse(message.text)],page.sample=mean(this.samples),this.look.span(this.samples.at(-1)?.fov);
-break;case"report":page.report=JSON.parse(message.text);break;case"trouble":page.trouble=message.text;break}(message.is===
-"link"||now()-this.figuresAt>(calm.matches?10:1)*FIGURES)&&this.paint()}paint(){this.figuresAt=now(),D(view(page,actions),
-panel),document.title=page.link.is==="live"?"Weftline player":`Weftline player: ${page.link.is}`}done({number:number2,buffer},shown){
-this.tell({is:"done",number:number2,shown,buffer},[buffer])}advance(){let at=this.begins===null?-1/0:now()-this.begins,{
-newest,missed}=this.waiting.due(at);for(let picture of missed)this.done(picture,!1);return newest&&(this.screen.upload(newest),
-this.stale=!0),newest}drew(newest){canvas.dataset.drawn=String(this.drawn+=1),newest&&(canvas.dataset.number=String(newest.
-number),this.done(newest,!this.screen.lost))}frame(){if(requestAnimationFrame(()=>this.frame()),this.headset.isWorn)return;
-let newest=this.advance();if(!this.stale)return;let{view:view2}=this.look;this.screen.draw([flat(view2,view2.fov,canvas.
-width,canvas.height)],page.marks),this.turned(),this.stale=!1,this.drew(newest)}wear(worn){let newest=this.advance();if(!worn){
-newest&&this.done(newest,!1);return}let{eyes:eyes2,head,into}=worn;now()-this.headAt>=HEADS&&(this.headAt=now(),this.look.
-set({...this.look.view,...head})),this.screen.draw(eyes2,page.marks,into),now()-this.figuresAt>FIGURES&&this.turned(),canvas.
-dataset.eyes=String(eyes2.length),this.drew(newest)}takeOff(){page.headset={on:!1},delete canvas.dataset.eyes,this.look.
-upright(),this.hide(document.hidden),this.paint()}async switchHeadset(){if(page.notice="",this.headset.isWorn)return this.
-headset.stop();try{await this.headset.start()}catch(error){page.notice=`The headset: ${error.message}`}this.headset.isWorn&&
-(this.tilt.isOn&&this.switchTilt(),this.look.by="headset",document.hidden&&this.hide(!1)),page.headset={on:this.headset.
-isWorn},this.paint()}switchTilt(){page.notice="",this.held=null,this.tilt.isOn?(this.tilt.stop(),this.look.upright()):(this.
-look.by="device",this.tilt.start(reason=>{page.notice=reason,page.tilt={on:this.tilt.isOn},this.tilt.isOn||this.look.upright(),
-this.paint()})),page.tilt={on:this.tilt.isOn},this.stayAwake(),this.paint()}async stayAwake(){let before=this.awake;this.
-awake=null,await before?.release().catch(()=>{}),!(!this.tilt.isOn||document.hidden)&&(this.awake=await navigator.wakeLock?.
-request("screen").catch(()=>null)??null)}hide(hidden){for(let picture of this.waiting.clear())this.done(picture,!1);this.
-tell({is:"hidden",hidden}),this.stale=!0}again(){this.stale=!0,this.paint()}steer(){this.tell({is:"steer"})}};function script(path){
-let types=globalThis.trustedTypes,createScriptURL=url=>{if(url!==path)throw new TypeError(`${url} is no script of ours`);
-return url};return types?types.createPolicy("weftline",{createScriptURL}).createScriptURL(path):path}var player=null,actions={
-marks(){page.marks=!page.marks,player?.again()},steer:()=>player?.steer(),tilt:()=>player?.switchTilt(),headset:()=>{player?.
-switchHeadset()},whole(){document.fullscreenElement?document.exitFullscreen():document.documentElement.requestFullscreen()}};
-function refuse(reason,remedy){canvas.hidden=!0,document.title="Weftline player: not here",D(refused(reason,remedy),panel)}
-async function start(){let missing=lacks()??await lacksCodec();if(missing)return refuse(...missing);try{page.notice=await begin()}catch(error){
-return refuse(error.message,"Open the address that weftline vr play printed.")}try{player=new Player}catch(error){refuse(
-error.message,"The picture is drawn by WebGL 2: turn on hardware acceleration in the browser, or use another one.")}}start();
-window.addEventListener("hashchange",()=>{location.hash.startsWith("#k=")&&location.reload()});
+tiles],measures&&this.know(message.gop,message.tiles),this.screen.mark(message.tiles),canvas.dataset.qps=message.tiles.map(
+({qp,late})=>late?"late":qp??"").join(",");break;case"figures":page.figures=message.figures;break;case"place":page.place=
+message.place;break;case"sample":this.samples=[...this.samples.slice(1-MEAN_OF),JSON.parse(message.text)],page.sample=mean(
+this.samples),this.look.span(this.samples.at(-1)?.fov);break;case"report":page.report=JSON.parse(message.text);break;case"\
+trouble":page.trouble=message.text;break}(message.is==="link"||now()-this.figuresAt>(calm.matches?10:1)*FIGURES)&&this.paint()}paint(){
+this.figuresAt=now(),D(view(page,actions),panel),document.title=page.link.is==="live"?"Weftline player":`Weftline player\
+: ${page.link.is}`}done({number:number2,buffer},shown){this.tell({is:"done",number:number2,shown,buffer},[buffer])}advance(){
+let at=this.begins===null?-1/0:now()-this.begins,{newest,missed}=this.waiting.due(at);for(let picture of missed)this.done(
+picture,!1);return newest&&(this.screen.upload(newest),this.shown={number:newest.number,whole:newest.tiles.every(state=>state===
+1)},this.stale=!0),newest}drew(newest){canvas.dataset.drawn=String(this.drawn+=1),newest&&(canvas.dataset.number=String(
+newest.number),this.done(newest,!this.screen.lost))}frame(){if(requestAnimationFrame(()=>this.frame()),this.headset.isWorn)
+return;let newest=this.advance();if(!this.stale)return;let{view:view2}=this.look;this.screen.draw([flat(view2,view2.fov,
+canvas.width,canvas.height)],page.marks),this.turned(),this.stale=!1,this.drew(newest)}wear(worn){let newest=this.advance();
+if(!worn){newest&&this.done(newest,!1);return}let{eyes:eyes2,head,into}=worn;now()-this.headAt>=HEADS&&(this.headAt=now(),
+this.look.set({...this.look.view,...head})),this.screen.draw(eyes2,page.marks,into),now()-this.figuresAt>FIGURES&&this.turned(),
+canvas.dataset.eyes=String(eyes2.length),this.drew(newest)}know(gop,tiles){this.known.set(gop,tiles);let[oldest]=this.known.
+keys();this.known.size>KNOWN&&this.known.delete(oldest)}measure(view2){let{pictures}=page.manifest??{pictures:1},gop=Math.
+floor((this.shown?.number??0)/pictures),qps=this.known.get(gop)?.map(({qp})=>qp);if(!this.shown?.whole||!qps||qps.includes(
+null)||this.screen.lost)return null;let{width,height}=canvas;this.screen.draw([flat(view2,view2.fov,width,height)],!1,null,
+!0);let png=canvas.toDataURL("image/png");return this.stale=!0,{gop,picture:this.shown.number%pictures,qps,...view2,width,
+height,png}}takeOff(){page.headset={on:!1},delete canvas.dataset.eyes,this.look.upright(),this.hide(document.hidden),this.
+paint()}async switchHeadset(){if(page.notice="",this.headset.isWorn)return this.headset.stop();try{await this.headset.start()}catch(error){
+page.notice=`The headset: ${error.message}`}this.headset.isWorn&&(this.tilt.isOn&&this.switchTilt(),this.look.by="headse\
+t",document.hidden&&this.hide(!1)),page.headset={on:this.headset.isWorn},this.paint()}switchTilt(){page.notice="",this.held=
+null,this.tilt.isOn?(this.tilt.stop(),this.look.upright()):(this.look.by="device",this.tilt.start(reason=>{page.notice=reason,
+page.tilt={on:this.tilt.isOn},this.tilt.isOn||this.look.upright(),this.paint()})),page.tilt={on:this.tilt.isOn},this.stayAwake(),
+this.paint()}async stayAwake(){let before=this.awake;this.awake=null,await before?.release().catch(()=>{}),!(!this.tilt.
+isOn||document.hidden)&&(this.awake=await navigator.wakeLock?.request("screen").catch(()=>null)??null)}hide(hidden){for(let picture of this.
+waiting.clear())this.done(picture,!1);this.tell({is:"hidden",hidden}),this.stale=!0}again(){this.stale=!0,this.paint()}steer(){
+this.tell({is:"steer"})}};function script(path){let types=globalThis.trustedTypes,createScriptURL=url=>{if(url!==path)throw new TypeError(
+`${url} is no script of ours`);return url};return types?types.createPolicy("weftline",{createScriptURL}).createScriptURL(
+path):path}var player=null,actions={marks(){page.marks=!page.marks,player?.again()},steer:()=>player?.steer(),tilt:()=>player?.
+switchTilt(),headset:()=>{player?.switchHeadset()},whole(){document.fullscreenElement?document.exitFullscreen():document.
+documentElement.requestFullscreen()}};function refuse(reason,remedy){canvas.hidden=!0,document.title="Weftline player: n\
+ot here",D(refused(reason,remedy),panel)}async function start(){let missing=lacks()??await lacksCodec();if(missing)return refuse(
+...missing);try{page.notice=await begin()}catch(error){return refuse(error.message,"Open the address that weftline vr pl\
+ay printed.")}try{player=new Player;let own=player;measures&&Object.assign(globalThis,{weftlineMeasure:view2=>own.measure(
+view2)})}catch(error){refuse(error.message,"The picture is drawn by WebGL 2: turn on hardware acceleration in the browse\
+r, or use another one.")}}start();window.addEventListener("hashchange",()=>{location.hash.startsWith("#k=")&&location.reload()});

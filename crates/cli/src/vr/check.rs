@@ -7,11 +7,11 @@ use comfy_table::{CellAlignment, Table, presets};
 use weftline_vr::Ffmpeg;
 use weftline_vr::evaluate::{Check, CheckOptions, Drawn, check};
 
-use super::check_shown;
 use super::evaluate::{load, schemes};
 use super::heads::HeadArgs;
 use super::progress::Progress;
 use super::stop_on_signals;
+use super::{check_screens, check_shown};
 use crate::failure::Failure;
 use crate::output;
 
@@ -47,6 +47,10 @@ pub(crate) struct CheckArgs {
     /// says arrived, instead
     #[arg(long, value_name = "FILE", conflicts_with = "packages")]
     shown: Option<PathBuf>,
+    /// Compare the pictures in this directory, which a page that measures has drawn, with the same drawn
+    /// here, instead (of one package)
+    #[arg(long, value_name = "DIR", conflicts_with = "shown", hide_short_help = true)]
+    screens: Option<PathBuf>,
     #[command(flatten)]
     heads: HeadArgs,
     /// One JSON object per GoP, scheme, rate and viewer, or per page, on standard output and nothing else
@@ -74,6 +78,12 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
     }
     let stop = stop_on_signals()?;
     let ffmpeg = Ffmpeg::find(&stop)?;
+    if let Some(screens) = &args.screens {
+        let [package] = &args.packages[..] else {
+            return Err(Failure::wrong_use("--screens is for the one package that was played"));
+        };
+        return check_screens::run(screens, package, args.source.as_deref(), &ffmpeg, args.json);
+    }
     let loaded = load(&args.packages, &args.heads)?;
     let mut progress = Progress::new("packages", loaded.packages.len() as u64, 0);
     let mut checks = Vec::new();

@@ -37,6 +37,9 @@ fn play(script: &str, web: &[&str], timing: &[&str]) {
     let dir = tempfile::tempdir().unwrap();
     let package = package(dir.path());
     let package = package.to_str().unwrap();
+    let screens = dir.path().join("screens");
+    fs::create_dir(&screens).unwrap();
+    let script = format!("{script} --screens={}", screens.display());
     let args = ["vr", "serve", package, "--listen", "127.0.0.1:0", "--insecure-plaintext"];
     // It lasts longer than any browser takes.
     let mut server = Daemon::start(&[&args[..], &["--gops", "4000"]].concat());
@@ -56,7 +59,7 @@ fn play(script: &str, web: &[&str], timing: &[&str]) {
         assert!(fingerprint.starts_with("sha256:"), "{fingerprint}");
     }
     let mut server = Some(server);
-    let said = drive(script, &url, |what| match what {
+    let said = drive(&script, &url, |what| match what {
         "cut path" => path.cut(),
         "restore path" => path.restore(),
         "wait for what was shown" => until_told(&shown),
@@ -68,6 +71,34 @@ fn play(script: &str, web: &[&str], timing: &[&str]) {
     let (status, _) = player.end();
     assert_eq!(status, Some(1), "the stream broke off");
     check_shown(&shown);
+    if script.contains("--brief") {
+        check_screens(&screens, package);
+    }
+}
+
+/// What the browser's GPU, or what stands for it, has drawn is what we draw of the same tiles.
+fn check_screens(screens: &Path, package: &str) {
+    let screens = screens.to_str().unwrap();
+    let check = |dir: &str| {
+        let output =
+            weftline(&["vr", "check", package, "--screens", dir, "--json"]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.success(), String::from_utf8(output.stdout).unwrap(), said)
+    };
+    let (is_good, lines, said) = check(screens);
+    assert!(is_good, "{said}{lines}");
+    assert_eq!(lines.lines().count(), 30);
+    for line in lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()) {
+        // Those that are the same have no number.
+        let apart = &line["apart_psnr_db"];
+        assert!(apart.is_null() || apart.as_f64().unwrap() > 50.0, "{line}");
+    }
+    // One that was drawn from elsewhere is found.
+    let file = Path::new(screens).join("0-0.json");
+    let said = fs::read_to_string(&file).unwrap();
+    fs::write(&file, said.replace("\"yaw\":0", "\"yaw\":3")).unwrap();
+    let (is_good, _, said) = check(screens);
+    assert!(!is_good && said.contains("picture 0-0 is"), "{said}");
 }
 
 #[test]

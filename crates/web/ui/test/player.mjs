@@ -2,15 +2,17 @@
 // program that runs this (crates/cli/tests/dashboard/player.rs), a line each: "do: cut path", answered by a
 // line.
 //
-//   node test/player.mjs [--brief] URL
+//   node test/player.mjs [--brief [--screens=DIR]] URL
 
 import assert from "node:assert/strict";
+import { writeFile } from "node:fs/promises";
 
 import { act, done, launch, pageOf, seen, timeout } from "./browser.mjs";
 
 const url = process.argv.at(-1);
 /** Only whether pictures go on. */
 const brief = process.argv.includes("--brief");
+const screens = process.argv.find((word) => word.startsWith("--screens="))?.slice("--screens=".length);
 const origin = new URL(url).origin;
 // WebGL without a GPU.
 const browser = await launch("--use-angle=swiftshader", "--enable-unsafe-swiftshader");
@@ -316,6 +318,31 @@ async function hides(page) {
   seen("hidden and seen again");
 }
 
+/** Takes pictures of luma alone, of five pictures of the stream six views each, for `vr check --screens`. */
+async function measures() {
+  const page = await open(url.replace("/#", "/?measure#"));
+  await goesOn(page);
+  const views = [[0, 0, 0, 100], [120, 0, 0, 100], [-75, 35, 0, 90], [40, -60, 20, 70], [180, 10, -45, 100], [10, 88, 0, 60]];
+  for (let of = 0; of < 5; of++) {
+    const taken = await page.evaluate(async (views) => {
+      // Until all tiles of a picture are there.
+      for (;;) {
+        const all = views.map(([yaw, pitch, roll, fov]) => globalThis.weftlineMeasure({ yaw, pitch, roll, fov }));
+        if (all.every(Boolean)) return all;
+        await new Promise((done) => requestAnimationFrame(done));
+      }
+    }, views);
+    for (const [place, { png, ...said }] of taken.entries()) {
+      const name = `${screens}/${of}-${place}`;
+      await writeFile(`${name}.png`, Buffer.from(png.split(",")[1], "base64"));
+      await writeFile(`${name}.json`, JSON.stringify(said));
+    }
+    await goesOn(page, 7);
+  }
+  await page.context().close();
+  seen("thirty pictures to be measured");
+}
+
 async function cannot() {
   const without = await open(url, undefined, () => {
     delete globalThis.VideoDecoder;
@@ -348,6 +375,7 @@ try {
     await says(second, "another page steers");
     await goesOn(second);
     await figure(second, "Pictures shown", "^[1-9]");
+    await measures();
   } else {
     await looksAround(page);
     await pathDies(page);

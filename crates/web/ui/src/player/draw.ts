@@ -18,7 +18,7 @@ uniform mat3 head, matrix;
 uniform vec3 offset;
 uniform vec4 port;
 uniform vec2 halves, centre;
-uniform float marks;
+uniform float marks, grey;
 out vec4 colour;
 const float PI = 3.14159265358979;
 void main() {
@@ -26,7 +26,7 @@ void main() {
   vec3 ray = normalize(head * vec3(1.0, -at.x, at.y));
   vec2 place = vec2(atan(-ray.y, ray.x) / (2.0 * PI) + 0.5, 0.5 - asin(clamp(ray.z, -1.0, 1.0)) / PI);
   vec3 coded = vec3(texture(luma, place).r, texture(cb, place).r, texture(cr, place).r);
-  vec3 seen = clamp(matrix * (coded - offset), 0.0, 1.0);
+  vec3 seen = grey > 0.0 ? coded.rrr : clamp(matrix * (coded - offset), 0.0, 1.0);
   if (marks > 0.0) {
     ivec2 tiles = textureSize(states, 0);
     vec2 within = place * vec2(tiles);
@@ -44,7 +44,7 @@ void main() {
   colour = vec4(seen, 1.0);
 }`;
 
-type Uniform = "head" | "matrix" | "offset" | "port" | "halves" | "centre" | "marks";
+type Uniform = "head" | "matrix" | "offset" | "port" | "halves" | "centre" | "marks" | "grey";
 
 export class Screen {
   readonly gl: WebGL2RenderingContext;
@@ -97,7 +97,7 @@ export class Screen {
     for (const [unit, name] of ["luma", "cb", "cr", "states"].entries()) {
       gl.uniform1i(gl.getUniformLocation(program, name), unit);
     }
-    for (const name of ["head", "matrix", "offset", "port", "halves", "centre", "marks"] as const) {
+    for (const name of ["head", "matrix", "offset", "port", "halves", "centre", "marks", "grey"] as const) {
       this.uniforms[name] = gl.getUniformLocation(program, name);
     }
     gl.pixelStorei(gl.UNPACK_ALIGNMENT, 1);
@@ -231,12 +231,14 @@ export class Screen {
     gl.texSubImage2D(gl.TEXTURE_2D, 0, 0, 0, manifest.columns, manifest.rows, gl.RGBA, gl.UNSIGNED_BYTE, texels);
   }
 
-  /** Draws what is there, as seen by each eye, into `into`, or else the canvas. */
-  draw(eyes: Eye[], marks: boolean, into: WebGLFramebuffer | null = null): void {
+  /** Draws what is there, as seen by each eye, into `into`, or else the canvas; its luma as it is coded, if that
+   * alone is wanted. */
+  draw(eyes: Eye[], marks: boolean, into: WebGLFramebuffer | null = null, lumaAlone = false): void {
     const { gl, uniforms } = this;
     if (this.lost || !this.manifest) return;
     gl.bindFramebuffer(gl.FRAMEBUFFER, into);
     gl.uniform1f(uniforms.marks, marks ? 1 : 0);
+    gl.uniform1f(uniforms.grey, lumaAlone ? 1 : 0);
     for (const { head, halves, centre, port } of eyes) {
       gl.viewport(...port);
       gl.uniform4f(uniforms.port, ...port);

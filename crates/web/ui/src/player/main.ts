@@ -9,8 +9,8 @@ import { now } from "./clock.js";
 import { Screen } from "./draw.js";
 import { flat, type Head } from "./geometry.js";
 import { Headset, isThere, type Worn } from "./headset.js";
-import { Look } from "./look.js";
-import type { Picture, ToPage, ToWorker } from "./talk.js";
+import { Look, type View } from "./look.js";
+import { type Picture, THERE, type TileState, type ToPage, type ToWorker } from "./talk.js";
 import { isHeld, Tilt } from "./tilt.js";
 import { type Actions, mean, type Page, refused, type Sample, view } from "./view.js";
 import { Waiting } from "./waiting.js";
@@ -21,6 +21,11 @@ const MEAN_OF = 4;
 const FIGURES = 500;
 /** Between two heads of a headset that the worker hears of, ms. */
 const HEADS = 50;
+
+/** Whether what is drawn is to be measured: `?measure`, before the `#` of the address. */
+const measures = new URLSearchParams(location.search).has("measure");
+/** GoPs whose tiles are known to a page that measures. */
+const KNOWN = 64;
 
 const canvas = document.getElementById("picture") as HTMLCanvasElement;
 const panel = document.getElementById("app") as HTMLElement;
@@ -88,6 +93,9 @@ class Player {
   private stale = true;
   private figuresAt = 0;
   private samples: Sample[] = [];
+  /** In a page that measures: the tiles of GoPs, and the picture that is shown. */
+  private readonly known = new Map<number, TileState[]>();
+  private shown: { number: number; whole: boolean } | null = null;
   /** Drawings so far; like the other data of the canvas for who looks at the page from outside. */
   private drawn = 0;
 
@@ -187,6 +195,7 @@ class Player {
         break;
       case "gop":
         [page.gop, page.tiles] = [message.gop, message.tiles];
+        if (measures) this.know(message.gop, message.tiles);
         this.screen.mark(message.tiles);
         canvas.dataset.qps = message.tiles.map(({ qp, late }) => (late ? "late" : (qp ?? ""))).join(",");
         break;
@@ -229,6 +238,7 @@ class Player {
     for (const picture of missed) this.done(picture, false);
     if (newest) {
       this.screen.upload(newest);
+      this.shown = { number: newest.number, whole: newest.tiles.every((state) => state === THERE) };
       this.stale = true;
     }
     return newest;
@@ -272,6 +282,27 @@ class Player {
     if (now() - this.figuresAt > FIGURES) this.turned();
     canvas.dataset.eyes = String(eyes.length);
     this.drew(newest);
+  }
+
+  private know(gop: number, tiles: TileState[]): void {
+    this.known.set(gop, tiles);
+    const [oldest] = this.known.keys();
+    if (this.known.size > KNOWN) this.known.delete(oldest);
+  }
+
+  /** The luma of the picture that is shown, as somebody sees it who looks so, and of what it consists: for
+   * `weftline vr check --screens`. `null` where tiles of it are concealed. */
+  measure(view: View): object | null {
+    const { pictures } = page.manifest ?? { pictures: 1 };
+    const gop = Math.floor((this.shown?.number ?? 0) / pictures);
+    const qps = this.known.get(gop)?.map(({ qp }) => qp);
+    if (!this.shown?.whole || !qps || qps.includes(null) || this.screen.lost) return null;
+    const { width, height } = canvas;
+    this.screen.draw([flat(view, view.fov, width, height)], false, null, true);
+    // In the same task: later nothing is left of it.
+    const png = canvas.toDataURL("image/png");
+    this.stale = true;
+    return { gop, picture: this.shown.number % pictures, qps, ...view, width, height, png };
   }
 
   private takeOff(): void {
@@ -392,6 +423,8 @@ async function start(): Promise<void> {
   }
   try {
     player = new Player();
+    const own = player;
+    if (measures) Object.assign(globalThis, { weftlineMeasure: (view: View) => own.measure(view) });
   } catch (error) {
     const remedy = "The picture is drawn by WebGL 2: turn on hardware acceleration in the browser, or use another one.";
     refuse((error as Error).message, remedy);
