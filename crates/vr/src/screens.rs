@@ -1,7 +1,6 @@
 //! Pictures of a viewport that a browser has drawn, against the same drawn here: from the same tiles, and
 //! from the source.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -104,7 +103,9 @@ pub fn compare(
     screens: &[Screen],
 ) -> Result<Vec<Compared>, VrError> {
     let plan = package.description();
-    let (mut originals, mut decoded) = (BTreeMap::new(), BTreeMap::new());
+    // Of the last one only: a GoP may have a quarter of a gigabyte.
+    let (mut original, mut decoded): (Option<(u32, DecodedGop)>, Option<(_, DecodedGop)>) =
+        (None, None);
     let mut all = Vec::with_capacity(screens.len());
     for screen in screens {
         let Screen { file, picture, qps, .. } = screen;
@@ -116,13 +117,15 @@ pub fn compare(
         }
         // A package is played from its beginning again.
         let gop = screen.gop % plan.gops();
-        if !originals.contains_key(&gop) {
-            originals.insert(gop, DecodedGop::original(ffmpeg, package, source, gop)?);
-        }
-        let key = (gop, qps.clone());
-        if !decoded.contains_key(&key) {
-            decoded.insert(key.clone(), DecodedGop::decode(ffmpeg, package, gop, qps)?);
-        }
+        let original = match original.take() {
+            Some((of, there)) if of == gop => original.insert((of, there)),
+            _ => original.insert((gop, DecodedGop::original(ffmpeg, package, source, gop)?)),
+        };
+        let key = (gop, qps);
+        let decoded = match decoded.take() {
+            Some((of, there)) if of == key => decoded.insert((of, there)),
+            _ => decoded.insert((key, DecodedGop::decode(ffmpeg, package, gop, qps)?)),
+        };
         let shown = screen.read(ffmpeg)?;
         let camera = screen.camera()?;
         let map = ViewportMap::new(camera, screen.orientation, plan.frame());
@@ -133,7 +136,7 @@ pub fn compare(
         let drawn = |of: &DecodedGop| {
             draw(of.picture(*picture as usize)).map_err(|error| VrError::Invalid(error.to_string()))
         };
-        let (original, tiles) = (drawn(&originals[&gop])?, drawn(&decoded[&key])?);
+        let (original, tiles) = (drawn(&original.1)?, drawn(&decoded.1)?);
         all.push(Compared {
             shown_db: psnr(&original, &shown),
             drawn_db: psnr(&original, &tiles),
