@@ -159,8 +159,8 @@ gop);let late=going.missed.filter(missed=>missed>0).length+going.broken,lead=Num
 shown:shown2,dropped,lateNetwork}=going,tiles=going.qps.map((qp,tile2)=>({had:going.had[tile2]??255,qp:qp!==null&&going.
 there[tile2]>0?qp:255,missed:going.missed[tile2]}));this.report({gop,shown:shown2,dropped,lateNetwork,lateDecoding:late,
 lead,tiles});let{sums}=this;sums.gops+=1,sums.shown+=shown2,sums.dropped+=dropped,sums.lateNetwork+=lateNetwork,sums.lateDecoding+=
-late,sums.lead=lead,this.post({is:"figures",figures:{...sums}}),late>0&&this.clock.slower()}stop(){this.held.clear(),this.
-holding.clear(),this.bank.reset(),this.slots.clear(),this.going.clear()}};async function apart(frame,into,layout,wide,high){
+late,sums.lead=lead,this.post({is:"figures",figures:{...sums,ahead:this.ahead()}}),late>0&&this.clock.slower()}stop(){this.
+held.clear(),this.holding.clear(),this.bank.reset(),this.slots.clear(),this.going.clear()}};async function apart(frame,into,layout,wide,high){
 let from=new Uint8Array(frame.allocationSize()),[luma,chroma]=await frame.copyTo(from),to=new Uint8Array(into);for(let row=0;row<
 high;row++){let at=luma.offset+row*luma.stride;to.set(from.subarray(at,at+wide),layout[0].offset+row*layout[0].stride)}for(let row=0;row<
 high/2;row++)for(let column=0;column<wide/2;column++){let at=chroma.offset+row*chroma.stride+2*column;to[layout[1].offset+

@@ -185,12 +185,12 @@ ermove",event=>{if(held2?.id!==event.pointerId)return;if(!(event.buttons&1)){hel
 held2.x,event.clientY-held2.y];held2={id:held2.id,x:event.clientX,y:event.clientY},this.move(dragged(this.view,x2,y2,canvas2.
 clientWidth,canvas2.clientHeight))});let release=event=>{held2?.id===event.pointerId&&(held2=null)};canvas2.addEventListener(
 "pointerup",release),canvas2.addEventListener("pointercancel",release),canvas2.addEventListener("lostpointercapture",release),
-canvas2.addEventListener("keydown",event=>{if(event.ctrlKey||event.altKey||event.metaKey)return;let view2=byKey(this.view,
-event.key,this.widest);view2&&(event.preventDefault(),this.move(view2))})}changed;view={yaw:0,pitch:0,roll:0,fov:WIDEST};by="\
-hand";widest=WIDEST;move(view2){if(this.by==="headset")return;let{pitch,roll}=this.view;this.set(this.by==="device"?{...view2,
-pitch,roll}:view2)}follow(head,before){let turn2=before?head.yaw-before.yaw:0;this.set({...this.view,yaw:within(this.view.
-yaw+turn2),pitch:head.pitch,roll:head.roll})}upright(){this.by="hand";let{yaw,pitch}=this.view,above=headOf(matrix({...this.
-view,pitch:90*Math.sign(pitch)}));this.set({...this.view,yaw:Math.abs(pitch)>60?above.yaw:yaw,roll:0})}span(fov=WIDEST){
+canvas2.addEventListener("keydown",event=>{event.ctrlKey||event.altKey||event.metaKey||this.key(event.key)&&event.preventDefault()})}changed;view={
+yaw:0,pitch:0,roll:0,fov:WIDEST};by="hand";widest=WIDEST;key(name){let view2=byKey(this.view,name,this.widest);return view2&&
+this.move(view2),view2!==null}move(view2){if(this.by==="headset")return;let{pitch,roll}=this.view;this.set(this.by==="de\
+vice"?{...view2,pitch,roll}:view2)}follow(head,before){let turn2=before?head.yaw-before.yaw:0;this.set({...this.view,yaw:within(
+this.view.yaw+turn2),pitch:head.pitch,roll:head.roll})}upright(){this.by="hand";let{yaw,pitch}=this.view,above=headOf(matrix(
+{...this.view,pitch:90*Math.sign(pitch)}));this.set({...this.view,yaw:Math.abs(pitch)>60?above.yaw:yaw,roll:0})}span(fov=WIDEST){
 if(fov===this.widest)return;let is=this.view.fov===this.widest?fov:Math.min(this.view.fov,fov);this.widest=fov,this.set(
 {...this.view,fov:is})}set(view2){this.view=view2,this.changed(view2)}};var PATIENCE2=3e3;function held(alpha,beta,gamma,screen2){let[a2,b2,c2,s2]=[alpha,beta,gamma,screen2].map(angle=>angle*Math.
 PI/180),[ca,sa,cb,sb,cg,sg]=[a2,b2,c2].flatMap(angle=>[Math.cos(angle),Math.sin(angle)]),right=[ca*cg-sa*sb*sg,cg*sa+ca*
@@ -221,11 +221,12 @@ page2)]);for(let[name,mbps,up]of sample?.paths??[])all.push([`Path ${name}`,up?`
 "Viewport of the page that steers":"Viewport";all.push([`${whose}, estimated`,`${psnr} (GoP ${report.gop+1})`])}if(figures){
 let pictures=figures.shown+figures.dropped;all.push(["Pictures shown",`${figures.shown} of ${pictures} (${share(figures.
 shown,pictures)})`]),all.push(["Tiles late by the network",String(figures.lateNetwork)]),all.push(["Tiles late by decodi\
-ng",String(figures.lateDecoding)]),all.push(["Ready before its time",`${number(figures.lead)} ms at least, of ${number(page2.
-delay)} ms`])}return place&&(all.push(["Pages that watch",String(place.viewers)]),place.dropped>0&&all.push(["Tiles this\
- page was not sent",String(place.dropped)])),page2.trouble&&all.push(["Trouble",page2.trouble]),all}var switched=(name,words,{
-on},click)=>b`<button name=${name} aria-pressed=${on?"true":"false"} @click=${click}>${words}</button>`;function view(page2,actions2){
-let{link}=page2,steers=page2.place?.steers??!0;return b`
+ng",String(figures.lateDecoding)]);let{gops,bytes}=figures.ahead;all.push(["Waiting to be shown",`${gops} GoPs, ${number(
+bytes/1e6,2)} MB`]),all.push(["Ready before its time",`${number(figures.lead)} ms at least, of ${number(page2.delay)} ms`])}
+return place&&(all.push(["Pages that watch",String(place.viewers)]),place.dropped>0&&all.push(["Tiles this page was not \
+sent",String(place.dropped)])),page2.trouble&&all.push(["Trouble",page2.trouble]),all}var switched=(name,words,{on},click)=>b`<button name=${name} aria-pressed=${on?
+"true":"false"} @click=${click}>${words}</button>`;function view(page2,actions2){let{link}=page2,steers=page2.place?.steers??
+!0;return b`
     <h1 class="unseen">Weftline player</h1>
     <div class="bar">
       <p class="link ${isStill(page2)?"still":link.is}" role="status">${says(page2)}</p>
@@ -235,10 +236,11 @@ let{link}=page2,steers=page2.place?.steers??!0;return b`
         ${page2.tilt&&!page2.headset?.on?switched("tilt","Follow this device",page2.tilt,actions2.tilt):A}
         ${page2.headset?switched("headset","Headset",page2.headset,actions2.headset):A}
         ${switched("marks","Tiles",{on:page2.marks},actions2.marks)}
-        <button name="whole" @click=${actions2.whole}>Full screen</button>
+        ${document.fullscreenEnabled?b`<button name="whole" @click=${actions2.whole}>Full screen</button>`:A}
+        ${turns(actions2)}
       </div>
     </div>
-    <p role="alert">${page2.notice}</p>
+    <p role="alert">${page2.notice||page2.trouble}</p>
     ${page2.marks?b`<p class="legend">
           <span class="fine"></span>finest <span class="coarse"></span>coarsest
           <span class="late"></span>late
@@ -250,11 +252,14 @@ let{link}=page2,steers=page2.place?.steers??!0;return b`
           ${rows(page2).map(([name,value])=>b`<tr><th scope="row">${name}</th><td>${value}</td></tr>`)}
         </tbody>
       </table>
-      <p>Drag the picture to look around, or use the arrow keys on it; + and − zoom, Home looks ahead.
+      <p>Drag the picture to look around, use the arrow keys on it, or the buttons; + and − zoom, Home looks ahead.
         ${page2.tilt?"Follow this device: turn it, and drag to turn further.":A}
         ${page2.headset?"Headset: until it is taken off, or the button is pressed again.":A}</p>
     </details>
-  `}function refused(reason,remedy){return b`<div class="refused"><h1>This cannot be played here</h1><p role="alert">${reason}</p><p>${remedy}</p></div>`}var Waiting=class{pictures=[];push(picture){let after=this.pictures.findIndex(({number:number2})=>number2>picture.number);
+  `}var TURNS=[["ArrowLeft","←","Look left"],["ArrowUp","↑","Look up"],["ArrowDown","↓","Look down"],["ArrowRight",
+"→","Look right"],["+","+","Narrower view"],["-","−","Wider view"]],turns=({key})=>b`<div class="turns" role="group" aria-label="Look around">
+    ${TURNS.map(([name,sign,words])=>b`<button aria-label=${words} @click=${()=>key(name)}>${sign}</button>`)}
+  </div>`;function refused(reason,remedy){return b`<div class="refused"><h1>This cannot be played here</h1><p role="alert">${reason}</p><p>${remedy}</p></div>`}var Waiting=class{pictures=[];push(picture){let after=this.pictures.findIndex(({number:number2})=>number2>picture.number);
 this.pictures.splice(after<0?this.pictures.length:after,0,picture);let over=[];for(;this.isFull();)over.push(this.pictures.
 pop());return over}due(at){let missed=this.pictures.filter(picture=>picture.at<=at);return this.pictures.splice(0,missed.
 length),{newest:missed.pop(),missed}}clear(){return this.pictures.splice(0)}isFull(){let bytes=this.pictures.reduce((sum,{
@@ -268,7 +273,7 @@ nd browsers decode video only in one`,"Start it with weftline vr play --web-tls;
 , at 127.0.0.1; reach it by ssh -L; or put a proxy with TLS in front of it, --behind-proxy NAME."]}async function lacksCodec(){
 let tile={codec:"avc1.640028",codedWidth:320,codedHeight:320},{supported}=await VideoDecoder.isConfigSupported(tile).catch(
 ()=>({supported:!1}));return supported?null:["This browser cannot decode H.264, which the tiles are encoded with","Use o\
-ne that can, such as Chrome or Edge; on Linux a Chromium that is built with proprietary codecs."]}var Player=class{worker;screen;look;tilt;headset;held=null;headAt=0;awake=null;waiting=new Waiting;begins=null;stale=!0;figuresAt=0;samples=[];known=new Map;shown=null;drawn=0;constructor(){
+ne that can, such as Chrome or Edge; on Linux a Chromium that is built with proprietary codecs."]}var Player=class{worker;screen;look;tilt;headset;held=null;headAt=0;awake=null;awakeTurn=0;waiting=new Waiting;begins=null;stale=!0;figuresAt=0;samples=[];known=new Map;shown=null;drawn=0;constructor(){
 this.screen=new Screen(canvas),this.worker=new Worker(script("/a/player-worker.js"),{type:"module"}),this.worker.onmessage=
 ({data})=>this.take(data),this.worker.onerror=event=>this.say(event.message),this.look=new Look(canvas,({yaw,pitch,roll})=>{
 this.tell({is:"pose",yaw,pitch,roll}),this.stale=!0}),this.tilt=new Tilt(head=>{this.held||(page.notice=""),this.look.follow(
@@ -285,26 +290,26 @@ direction,this.paint())}resize(){let scale=Math.min(devicePixelRatio,2),[width,h
 clientHeight*scale].map(Math.round);width>0&&height>0&&(canvas.width!==width||canvas.height!==height)&&([canvas.width,canvas.
 height]=[width,height],this.stale=!0)}take(message){switch(message.is){case"picture":for(let over of this.waiting.push(message.
 picture))this.done(over,!1);return;case"clock":this.begins=message.begins,page.delay=message.delay;return;case"link":page.
-link=message.link,(message.link.is==="over"||message.link.is==="refused")&&this.headset.stop();break;case"manifest":[page.
-manifest,page.gop,page.figures]=[message.manifest,-1,null];try{this.screen.start(message.manifest)}catch(error){page.trouble=
-String(error)}break;case"colour":this.screen.code(message.colour);break;case"gop":[page.gop,page.tiles]=[message.gop,message.
-tiles],measures&&this.know(message.gop,message.tiles),this.screen.mark(message.tiles),canvas.dataset.qps=message.tiles.map(
-({qp,late})=>late?"late":qp??"").join(",");break;case"figures":page.figures=message.figures;break;case"place":page.place=
-message.place;break;case"sample":this.samples=[...this.samples.slice(1-MEAN_OF),JSON.parse(message.text)],page.sample=mean(
-this.samples),this.look.span(this.samples.at(-1)?.fov);break;case"report":page.report=JSON.parse(message.text);break;case"\
-trouble":page.trouble=message.text;break}(message.is==="link"||now()-this.figuresAt>(calm.matches?10:1)*FIGURES)&&this.paint()}paint(){
-this.figuresAt=now(),D(view(page,actions),panel),document.title=page.link.is==="live"?"Weftline player":`Weftline player\
-: ${page.link.is}`}done({number:number2,buffer},shown){this.tell({is:"done",number:number2,shown,buffer},[buffer])}advance(){
-let at=this.begins===null?-1/0:now()-this.begins,{newest,missed}=this.waiting.due(at);for(let picture of missed)this.done(
-picture,!1);return newest&&(this.screen.upload(newest),this.shown={number:newest.number,whole:newest.tiles.every(state=>state===
-1)},this.stale=!0),newest}drew(newest){canvas.dataset.drawn=String(this.drawn+=1),newest&&(canvas.dataset.number=String(
-newest.number),this.done(newest,!this.screen.lost))}frame(){if(requestAnimationFrame(()=>this.frame()),this.headset.isWorn)
-return;let newest=this.advance();if(!this.stale)return;let{view:view2}=this.look;this.screen.draw([flat(view2,view2.fov,
-canvas.width,canvas.height)],page.marks),this.turned(),this.stale=!1,this.drew(newest)}wear(worn){let newest=this.advance();
-if(!worn){newest&&this.done(newest,!1);return}let{eyes:eyes2,head,into}=worn;now()-this.headAt>=HEADS&&(this.headAt=now(),
-this.look.set({...this.look.view,...head})),this.screen.draw(eyes2,page.marks,into),now()-this.figuresAt>FIGURES&&this.turned(),
-canvas.dataset.eyes=String(eyes2.length),this.drew(newest)}know(gop,tiles){this.known.set(gop,tiles);let[oldest]=this.known.
-keys();this.known.size>KNOWN&&this.known.delete(oldest)}measure(view2){let{pictures}=page.manifest??{pictures:1},gop=Math.
+link=message.link,this.stayAwake(),(message.link.is==="over"||message.link.is==="refused")&&this.headset.stop();break;case"\
+manifest":[page.manifest,page.gop,page.figures]=[message.manifest,-1,null];try{this.screen.start(message.manifest)}catch(error){
+page.trouble=String(error)}break;case"colour":this.screen.code(message.colour);break;case"gop":[page.gop,page.tiles]=[message.
+gop,message.tiles],measures&&this.know(message.gop,message.tiles),this.screen.mark(message.tiles),canvas.dataset.qps=message.
+tiles.map(({qp,late})=>late?"late":qp??"").join(",");break;case"figures":page.figures=message.figures;break;case"place":
+page.place=message.place;break;case"sample":this.samples=[...this.samples.slice(1-MEAN_OF),JSON.parse(message.text)],page.
+sample=mean(this.samples),this.look.span(this.samples.at(-1)?.fov);break;case"report":page.report=JSON.parse(message.text);
+break;case"trouble":page.trouble=message.text;break}(message.is==="link"||now()-this.figuresAt>(calm.matches?10:1)*FIGURES)&&
+this.paint()}paint(){this.figuresAt=now(),D(view(page,actions),panel),document.title=page.link.is==="live"?"Weftline pla\
+yer":`Weftline player: ${page.link.is}`}done({number:number2,buffer},shown){this.tell({is:"done",number:number2,shown,buffer},
+[buffer])}advance(){let at=this.begins===null?-1/0:now()-this.begins,{newest,missed}=this.waiting.due(at);for(let picture of missed)
+this.done(picture,!1);return newest&&(this.screen.upload(newest),this.shown={number:newest.number,whole:newest.tiles.every(
+state=>state===1)},this.stale=!0),newest}drew(newest){canvas.dataset.drawn=String(this.drawn+=1),newest&&(canvas.dataset.
+number=String(newest.number),this.done(newest,!this.screen.lost))}frame(){if(requestAnimationFrame(()=>this.frame()),this.
+headset.isWorn)return;let newest=this.advance();if(!this.stale)return;let{view:view2}=this.look;this.screen.draw([flat(view2,
+view2.fov,canvas.width,canvas.height)],page.marks),this.turned(),this.stale=!1,this.drew(newest)}wear(worn){let newest=this.
+advance();if(!worn){newest&&this.done(newest,!1);return}let{eyes:eyes2,head,into}=worn;now()-this.headAt>=HEADS&&(this.headAt=
+now(),this.look.set({...this.look.view,...head})),this.screen.draw(eyes2,page.marks,into),now()-this.figuresAt>FIGURES&&
+this.turned(),canvas.dataset.eyes=String(eyes2.length),this.drew(newest)}know(gop,tiles){this.known.set(gop,tiles);let[oldest]=this.
+known.keys();this.known.size>KNOWN&&this.known.delete(oldest)}measure(view2){let{pictures}=page.manifest??{pictures:1},gop=Math.
 floor((this.shown?.number??0)/pictures),qps=this.known.get(gop)?.map(({qp})=>qp);if(!this.shown?.whole||!qps||qps.includes(
 null)||this.screen.lost)return null;let{width,height}=canvas;this.screen.draw([flat(view2,view2.fov,width,height)],!1,null,
 !0);let png=canvas.toDataURL("image/png");return this.stale=!0,{gop,picture:this.shown.number%pictures,qps,...view2,width,
@@ -313,14 +318,15 @@ paint()}async switchHeadset(){if(page.notice="",this.headset.isWorn)return this.
 page.notice=`The headset: ${error.message}`}this.headset.isWorn&&(this.tilt.isOn&&this.switchTilt(),this.look.by="headse\
 t",document.hidden&&this.hide(!1)),page.headset={on:this.headset.isWorn},this.paint()}switchTilt(){page.notice="",this.held=
 null,this.tilt.isOn?(this.tilt.stop(),this.look.upright()):(this.look.by="device",this.tilt.start(reason=>{page.notice=reason,
-page.tilt={on:this.tilt.isOn},this.tilt.isOn||this.look.upright(),this.paint()})),page.tilt={on:this.tilt.isOn},this.stayAwake(),
-this.paint()}async stayAwake(){let before=this.awake;this.awake=null,await before?.release().catch(()=>{}),!(!this.tilt.
-isOn||document.hidden)&&(this.awake=await navigator.wakeLock?.request("screen").catch(()=>null)??null)}hide(hidden){for(let picture of this.
-waiting.clear())this.done(picture,!1);this.tell({is:"hidden",hidden}),this.stale=!0}again(){this.stale=!0,this.paint()}steer(){
-this.tell({is:"steer"})}};function script(path){let types=globalThis.trustedTypes,createScriptURL=url=>{if(url!==path)throw new TypeError(
-`${url} is no script of ours`);return url};return types?types.createPolicy("weftline",{createScriptURL}).createScriptURL(
-path):path}var player=null,actions={marks(){page.marks=!page.marks,player?.again()},steer:()=>player?.steer(),tilt:()=>player?.
-switchTilt(),headset:()=>{player?.switchHeadset()},whole(){document.fullscreenElement?document.exitFullscreen():document.
+page.tilt={on:this.tilt.isOn},this.tilt.isOn||this.look.upright(),this.paint()})),page.tilt={on:this.tilt.isOn},this.paint()}async stayAwake(){
+let turn2=this.awakeTurn+=1,before=this.awake;if(this.awake=null,await before?.release().catch(()=>{}),page.link.is!=="l\
+ive"||document.hidden)return;let lock=await navigator.wakeLock?.request("screen").catch(()=>null)??null;turn2===this.awakeTurn?
+this.awake=lock:await lock?.release().catch(()=>{})}hide(hidden){for(let picture of this.waiting.clear())this.done(picture,
+!1);this.tell({is:"hidden",hidden}),this.stale=!0}again(){this.stale=!0,this.paint()}steer(){this.tell({is:"steer"})}};function script(path){
+let types=globalThis.trustedTypes,createScriptURL=url=>{if(url!==path)throw new TypeError(`${url} is no script of ours`);
+return url};return types?types.createPolicy("weftline",{createScriptURL}).createScriptURL(path):path}var player=null,actions={
+marks(){page.marks=!page.marks,player?.again()},steer:()=>player?.steer(),tilt:()=>player?.switchTilt(),headset:()=>{player?.
+switchHeadset()},key:name=>{player?.look.key(name)},whole(){document.fullscreenElement?document.exitFullscreen():document.
 documentElement.requestFullscreen()}};function refuse(reason,remedy){canvas.hidden=!0,document.title="Weftline player: n\
 ot here",D(refused(reason,remedy),panel)}async function start(){let missing=lacks()??await lacksCodec();if(missing)return refuse(
 ...missing);try{page.notice=await begin()}catch(error){return refuse(error.message,"Open the address that weftline vr pl\

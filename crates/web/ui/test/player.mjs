@@ -217,6 +217,13 @@ async function others(page) {
 
 async function marks(page) {
   const { shot } = await measure(page);
+  // Who can point and not drag.
+  const direction = page.locator(".direction");
+  const before = await direction.textContent();
+  await page.getByRole("button", { name: "Look right" }).click();
+  await page.waitForFunction((before) => document.querySelector(".direction").textContent !== before, before, { timeout });
+  await page.getByRole("button", { name: "Look left" }).click();
+  await page.waitForFunction((before) => document.querySelector(".direction").textContent === before, before, { timeout });
   await page.locator("[name=marks]").focus();
   await page.keyboard.press("Space");
   await page.locator(".legend").waitFor();

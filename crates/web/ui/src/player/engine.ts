@@ -444,7 +444,7 @@ export class Engine {
     sums.lateNetwork += lateNetwork;
     sums.lateDecoding += late;
     sums.lead = lead;
-    this.post({ is: "figures", figures: { ...sums } });
+    this.post({ is: "figures", figures: { ...sums, ahead: this.ahead() } });
     if (late > 0) this.clock.slower();
   }
 

@@ -87,11 +87,15 @@ export class Look {
     canvas.addEventListener("lostpointercapture", release);
     canvas.addEventListener("keydown", (event) => {
       if (event.ctrlKey || event.altKey || event.metaKey) return;
-      const view = byKey(this.view, event.key, this.widest);
-      if (!view) return;
-      event.preventDefault();
-      this.move(view);
+      if (this.key(event.key)) event.preventDefault();
     });
+  }
+
+  /** Does what a key does; whether it does anything. */
+  key(name: string): boolean {
+    const view = byKey(this.view, name, this.widest);
+    if (view) this.move(view);
+    return view !== null;
   }
 
   /** By hand or key. */

@@ -80,13 +80,14 @@ async function lacksCodec(): Promise<[reason: string, remedy: string] | null> {
 class Player {
   private readonly worker: Worker;
   private readonly screen: Screen;
-  private readonly look: Look;
+  readonly look: Look;
   private readonly tilt: Tilt;
   private readonly headset: Headset;
   /** Where the device looked last. */
   private held: Head | null = null;
   private headAt = 0;
   private awake: WakeLockSentinel | null = null;
+  private awakeTurn = 0;
   private readonly waiting = new Waiting();
   private begins: number | null = null;
   /** Something else is to be seen than was drawn. */
@@ -179,6 +180,7 @@ class Player {
         return;
       case "link":
         page.link = message.link;
+        void this.stayAwake();
         // Who wears one cannot read why nothing moves.
         if (message.link.is === "over" || message.link.is === "refused") this.headset.stop();
         break;
@@ -349,18 +351,21 @@ class Player {
       });
     }
     page.tilt = { on: this.tilt.isOn };
-    void this.stayAwake();
     this.paint();
   }
 
-  /** Nobody touches a device that is followed, and its screen is to stay on. */
+  /** Nobody touches a device on which something is watched, and its screen is to stay on. */
   private async stayAwake(): Promise<void> {
+    const turn = (this.awakeTurn += 1);
     const before = this.awake;
     this.awake = null;
     await before?.release().catch(() => undefined);
-    if (!this.tilt.isOn || document.hidden) return;
+    if (page.link.is !== "live" || document.hidden) return;
     // Without it the screen goes dark as always.
-    this.awake = (await navigator.wakeLock?.request("screen").catch(() => null)) ?? null;
+    const lock = (await navigator.wakeLock?.request("screen").catch(() => null)) ?? null;
+    // Meanwhile it may have been wanted no more, or again.
+    if (turn === this.awakeTurn) this.awake = lock;
+    else await lock?.release().catch(() => undefined);
   }
 
   private hide(hidden: boolean): void {
@@ -402,6 +407,7 @@ const actions: Actions = {
   steer: () => player?.steer(),
   tilt: () => player?.switchTilt(),
   headset: () => void player?.switchHeadset(),
+  key: (name) => void player?.look.key(name),
   whole() {
     void (document.fullscreenElement ? document.exitFullscreen() : document.documentElement.requestFullscreen());
   },

@@ -72,6 +72,8 @@ export interface Figures {
   lateNetwork: number;
   lateDecoding: number;
   lead: number;
+  /** What is there of GoPs to come. */
+  ahead: { gops: number; bytes: number };
 }
 
 export type ToPage =

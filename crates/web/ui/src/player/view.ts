@@ -60,6 +60,8 @@ export interface Actions {
   headset(): void;
   steer(): void;
   whole(): void;
+  /** Turns or zooms as a key does. */
+  key(name: string): void;
 }
 
 const number = (value: number, digits = 0) => value.toFixed(digits);
@@ -119,6 +121,8 @@ function rows(page: Page): [string, string][] {
     all.push(["Pictures shown", `${figures.shown} of ${pictures} (${share(figures.shown, pictures)})`]);
     all.push(["Tiles late by the network", String(figures.lateNetwork)]);
     all.push(["Tiles late by decoding", String(figures.lateDecoding)]);
+    const { gops, bytes } = figures.ahead;
+    all.push(["Waiting to be shown", `${gops} GoPs, ${number(bytes / 1e6, 2)} MB`]);
     all.push(["Ready before its time", `${number(figures.lead)} ms at least, of ${number(page.delay)} ms`]);
   }
   if (place) {
@@ -145,10 +149,11 @@ export function view(page: Page, actions: Actions): TemplateResult {
         ${page.tilt && !page.headset?.on ? switched("tilt", "Follow this device", page.tilt, actions.tilt) : nothing}
         ${page.headset ? switched("headset", "Headset", page.headset, actions.headset) : nothing}
         ${switched("marks", "Tiles", { on: page.marks }, actions.marks)}
-        <button name="whole" @click=${actions.whole}>Full screen</button>
+        ${document.fullscreenEnabled ? html`<button name="whole" @click=${actions.whole}>Full screen</button>` : nothing}
+        ${turns(actions)}
       </div>
     </div>
-    <p role="alert">${page.notice}</p>
+    <p role="alert">${page.notice || page.trouble}</p>
     ${page.marks
       ? html`<p class="legend">
           <span class="fine"></span>finest <span class="coarse"></span>coarsest
@@ -162,12 +167,27 @@ export function view(page: Page, actions: Actions): TemplateResult {
           ${rows(page).map(([name, value]) => html`<tr><th scope="row">${name}</th><td>${value}</td></tr>`)}
         </tbody>
       </table>
-      <p>Drag the picture to look around, or use the arrow keys on it; + and − zoom, Home looks ahead.
+      <p>Drag the picture to look around, use the arrow keys on it, or the buttons; + and − zoom, Home looks ahead.
         ${page.tilt ? "Follow this device: turn it, and drag to turn further." : nothing}
         ${page.headset ? "Headset: until it is taken off, or the button is pressed again." : nothing}</p>
     </details>
   `;
 }
+
+/** For those who can point and not drag. */
+const TURNS = [
+  ["ArrowLeft", "←", "Look left"],
+  ["ArrowUp", "↑", "Look up"],
+  ["ArrowDown", "↓", "Look down"],
+  ["ArrowRight", "→", "Look right"],
+  ["+", "+", "Narrower view"],
+  ["-", "−", "Wider view"],
+];
+
+const turns = ({ key }: Actions) =>
+  html`<div class="turns" role="group" aria-label="Look around">
+    ${TURNS.map(([name, sign, words]) => html`<button aria-label=${words} @click=${() => key(name)}>${sign}</button>`)}
+  </div>`;
 
 /** In place of all, where a browser cannot play. */
 export function refused(reason: string, remedy: string): TemplateResult {
