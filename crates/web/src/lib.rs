@@ -20,7 +20,7 @@
 //!             state: PathState::Up,
 //!             sent_bytes: 1_000_000,
 //!             received_bytes: 0,
-//!             retransmitted_segments: 0,
+//!             retransmitted_segments: Some(0),
 //!             srtt_ms: Some(6.2),
 //!             queueing_ms: Some(5.1),
 //!             cwnd_bytes: Some(371_000),

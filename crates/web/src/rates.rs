@@ -114,7 +114,8 @@ impl Rates {
         self.rates =
             sample.paths.iter().map(|path| (Arc::clone(&path.name), path.figures)).collect();
         let path = |one: &PathLook| {
-            let counted = [one.sent_bytes, one.received_bytes, one.retransmitted_segments];
+            let counted =
+                [one.sent_bytes, one.received_bytes, one.retransmitted_segments.unwrap_or(0)];
             (Arc::clone(&one.name), counted)
         };
         let connection = |one: &ConnectionLook| (one.number, [one.sent_bytes, one.received_bytes]);
@@ -140,10 +141,11 @@ fn mbps(now: u64, before: u64, seconds: f64) -> f32 {
 fn of_path(now: &PathLook, before: Option<&[u64; 3]>, seconds: f64) -> PathSample {
     // A path that is new has carried what it has since the last look.
     let [sent, received, retransmitted] = before.copied().unwrap_or_default();
-    let again = now.retransmitted_segments.saturating_sub(retransmitted) as f64;
+    let again = now.retransmitted_segments.unwrap_or(0).saturating_sub(retransmitted) as f64;
     let first = now.sent_bytes.saturating_sub(sent) as f64 / SEGMENT_BYTES;
     let share = if again > 0.0 { again / (first + again) } else { 0.0 };
-    let share = if seconds > 0.0 { share as f32 } else { f32::NAN };
+    let is_known = seconds > 0.0 && now.retransmitted_segments.is_some();
+    let share = if is_known { share as f32 } else { f32::NAN };
     PathSample {
         name: Arc::clone(&now.name),
         state: now.state,
@@ -188,7 +190,7 @@ pub(crate) mod tests {
             state: PathState::Up,
             sent_bytes,
             received_bytes: 0,
-            retransmitted_segments,
+            retransmitted_segments: Some(retransmitted_segments),
             srtt_ms: Some(6.0),
             queueing_ms: None,
             cwnd_bytes: Some(1000),
@@ -247,5 +249,17 @@ pub(crate) mod tests {
             rates.sample(&all(1_000_000), 2.0).busiest,
             [ConnectionSample::default(); BUSIEST]
         );
+    }
+
+    #[test]
+    fn what_no_kernel_counts_is_not_taken_for_nothing() {
+        let look = || Look {
+            paths: vec![PathLook { retransmitted_segments: None, ..path("radio", 1_000_000, 0) }],
+            ..Look::default()
+        };
+        let mut rates = Rates::default();
+        rates.sample(&look(), 0.0);
+        let figures = rates.sample(&look(), 1.0).paths[0].figures;
+        assert!(figures[SEND] == 0.0 && figures[RETRANSMITTED].is_nan(), "{figures:?}");
     }
 }

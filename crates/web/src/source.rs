@@ -91,8 +91,9 @@ pub struct PathLook {
     pub sent_bytes: u64,
     /// Payload bytes received on it. It never falls.
     pub received_bytes: u64,
-    /// Segments that the kernel has sent again on its live subflows. It falls when one ends.
-    pub retransmitted_segments: u64,
+    /// Segments that the kernel has sent again on its live subflows, where there are such. It falls when one
+    /// ends.
+    pub retransmitted_segments: Option<u64>,
     /// The mean smoothed round-trip time of its subflows, in ms.
     pub srtt_ms: Option<f32>,
     /// The mean of what their round-trip times are above their least, in ms: queueing delay.

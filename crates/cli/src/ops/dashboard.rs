@@ -223,7 +223,7 @@ fn paths(
             state: of_path.state(has_moved),
             sent_bytes: path.delivered,
             received_bytes: path.received,
-            retransmitted_segments: path.retransmitted,
+            retransmitted_segments: Some(path.retransmitted),
             srtt_ms: path.srtt.map(|srtt| (srtt.as_secs_f64() * 1e3) as f32),
             queueing_ms: (of_path.samples > 0)
                 .then(|| (of_path.queueing_ms / f64::from(of_path.samples)) as f32),

@@ -146,7 +146,7 @@ fn path(name: Arc<str>, sums: &PathSums) -> PathLook {
         }),
         sent_bytes,
         received_bytes,
-        retransmitted_segments,
+        retransmitted_segments: Some(retransmitted_segments),
         srtt_ms: ms(srtt),
         queueing_ms: ms(srtt.zip(least).map(|(srtt, least)| (srtt - least).max(0.0))),
         cwnd_bytes: now.and_then(|now| now.cwnd_bytes),

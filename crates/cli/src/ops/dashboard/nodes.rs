@@ -55,7 +55,7 @@ fn path(link: &NodeLink) -> PathLook {
         state: if link.up { PathState::Up } else { PathState::Down },
         sent_bytes: link.sent_bytes,
         received_bytes: link.received_bytes,
-        retransmitted_segments: 0,
+        retransmitted_segments: None,
         srtt_ms: link.rtt.map(|rtt| (rtt.as_secs_f64() * 1e3) as f32),
         queueing_ms: None,
         cwnd_bytes: None,
