@@ -76,7 +76,7 @@ pub(crate) fn find(name: &str) -> Option<&'static Asset> {
 /// A file as it is sent.
 pub(crate) struct Packed {
     pub(crate) gzip: Bytes,
-    /// Its entity tag, another one for other bytes.
+    /// Its entity tag, another one for other bytes: a weak one, as packed and not it is the same.
     pub(crate) tag: HeaderValue,
 }
 
@@ -89,7 +89,7 @@ pub(crate) fn packed(asset: &'static Asset) -> &'static Packed {
             let gzip = gzip.finish().expect("memory takes all").into();
             let hash = digest(&SHA256, asset.bytes);
             let hex: String = hash.as_ref()[..8].iter().map(|byte| format!("{byte:02x}")).collect();
-            let tag = HeaderValue::from_str(&format!("\"{hex}\"")).expect("it is of ASCII");
+            let tag = HeaderValue::from_str(&format!("W/\"{hex}\"")).expect("it is of ASCII");
             (asset.name, Packed { gzip, tag })
         };
         [&PAGE, &PLAYER].into_iter().chain(&NAMED).map(pack).collect()

@@ -471,10 +471,13 @@ fn file(asset: &'static assets::Asset, headers: &HeaderMap) -> Answer {
     answer
 }
 
-/// Whether a list of entity tags has this one (RFC 9110 §13.1.2).
+/// Whether a list of entity tags has this one, weak or not (RFC 9110 §13.1.2).
 fn names(tags: &HeaderValue, tag: &HeaderValue) -> bool {
+    fn opaque(tag: &[u8]) -> &[u8] {
+        tag.strip_prefix(b"W/").unwrap_or(tag)
+    }
     let mut all = tags.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
-    all.any(|one| one == b"*" || one.strip_prefix(b"W/").unwrap_or(one) == tag.as_bytes())
+    all.any(|one| one == b"*" || opaque(one) == opaque(tag.as_bytes()))
 }
 
 /// All that is kept, in gzip for those who take it: a tenth of the bytes, for some milliseconds.
