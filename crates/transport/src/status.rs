@@ -222,7 +222,10 @@ fn forget(number: u64) {
         && let Some((status, error)) = last
     {
         past.add(&status, false, known);
-        if let Some(ended) = ended {
+        // Nobody misses one that was never used, and is given up.
+        if let Some(ended) = ended
+            && (status.label.is_some() || error.is_some())
+        {
             let (sent, received) = (status.stats.acknowledged, status.stats.delivered);
             let end = Ended { number, label: status.label, error, sent, received };
             // Nobody need be listening.
@@ -248,7 +251,7 @@ pub fn opened() -> broadcast::Receiver<u64> {
     registry.opened.get_or_insert_with(|| broadcast::Sender::new(CAPACITY)).subscribe()
 }
 
-/// Tells how each connection ends from here on. A listener that falls behind by 1024 loses the oldest.
+/// Tells how each connection ends from here on that was used, or has failed. A listener that falls behind by 1024 loses the oldest.
 pub fn ended() -> broadcast::Receiver<Ended> {
     let mut registry = registry();
     registry.ended.get_or_insert_with(|| broadcast::Sender::new(CAPACITY)).subscribe()

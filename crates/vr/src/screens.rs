@@ -2,6 +2,7 @@
 //! from the source.
 
 use std::ffi::OsString;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use weftline_video::geometry::{FieldOfView, Orientation};
@@ -66,23 +67,38 @@ impl Screen {
             as_file(&std::path::absolute(&self.file).map_err(VrError::io("find", &self.file))?),
         ];
         args.extend(
-            ["-frames:v", "1", "-vf", "format=gbrp,extractplanes=r", "-f", "rawvideo", "pipe:1"]
-                .map(OsString::from),
+            [
+                "-frames:v",
+                "1",
+                "-vf",
+                "format=gbrp,extractplanes=r",
+                "-c:v",
+                "pgm",
+                "-f",
+                "image2pipe",
+                "pipe:1",
+            ]
+            .map(OsString::from),
         );
         let mut running = ffmpeg.start(&args, Path::new("."), Stdin::Null, true)?;
         let mut stdout = running.stdout().ok_or(VrError::NoProgram("ffmpeg"))?;
-        let pixels = self.width as usize * self.height as usize;
-        let mut luma = Vec::new();
         // A larger picture is another one, whatever its size.
-        let mut limited = std::io::Read::take(&mut stdout, pixels as u64 + 1);
-        std::io::Read::read_to_end(&mut limited, &mut luma)
+        let head = format!("P5\n{} {}\n255\n", self.width, self.height).into_bytes();
+        let pixels = u64::from(self.width) * u64::from(self.height);
+        let mut read = Vec::new();
+        std::io::Read::take(&mut stdout, head.len() as u64 + pixels + 1)
+            .read_to_end(&mut read)
             .map_err(VrError::io("read from", Path::new("ffmpeg")))?;
         drop(stdout);
-        if luma.len() > pixels {
+        let luma = read.strip_prefix(&head[..]).filter(|luma| luma.len() as u64 == pixels);
+        let Some(luma) = luma else {
+            // What ffmpeg says of it is better, if it says anything.
+            running.finish(&self.file, "to read a picture").ok();
             return Err(self.of_another_size());
-        }
+        };
+        let luma = luma.to_vec();
         running.finish(&self.file, "to read a picture")?;
-        if luma.len() == pixels { Ok(luma) } else { Err(self.of_another_size()) }
+        Ok(luma)
     }
 
     fn of_another_size(&self) -> VrError {

@@ -115,8 +115,8 @@ palette2.ground,ctx.fillRect(x2,y2,w2,h3),ctx.restore()}function drawWait(ctx,x2
 [palette2.ground,5],[palette2.error,2]])ctx.strokeStyle=color,ctx.lineWidth=width,ctx.strokeRect(x2+1,y2,Math.max(2,w2-2),
 h3)}function drawCloth(canvas,rows,shown,selected,palette2){let[ctx,width]=begin(canvas,rows.length*6+4),scale=width-58-
 6,outlined=[];for(let slot=0;slot<rows.length;slot+=16)time(ctx,slot,rows.length,shown,palette2);time(ctx,rows.length,rows.
-length,shown,palette2);let unknown=unknownSlots(rows,shown);for(let[from,to]of unknown)unrecorded(ctx,from,to,scale,palette2);
-for(let slot=0,high=1;slot<rows.length;slot+=high){let row=rows[slot],y2=slot*6+1;if(!row){if(high=1,unknown.some(([from,
+length,shown,palette2);let unknown2=unknownSlots(rows,shown);for(let[from,to]of unknown2)unrecorded(ctx,from,to,scale,palette2);
+for(let slot=0,high=1;slot<rows.length;slot+=high){let row=rows[slot],y2=slot*6+1;if(!row){if(high=1,unknown2.some(([from,
 to])=>from<=slot&&slot<to))continue;ctx.fillStyle=palette2.grid,ctx.fillRect(58,y2+6/2,scale,1);continue}for(high=1;rows[slot+
 high]===row;)high++;let h3=high*6-1,x2=offset=>58+Math.round(Math.max(0,Math.min(row.length,offset))/row.length*scale),wide=(from,to)=>Math.
 max(1,x2(to)-x2(from));for(let part of row.parts)drawPart(ctx,part,isBegun(part,row),[x2(part.from),y2,wide(part.from,part.
@@ -171,10 +171,11 @@ spans=isRecorded?[...SPANS,[Math.max(1,Math.ceil((weave2.now-first)/1e6)),"all"]
         ${spans.map(([seconds,name])=>radio("weave-span",name,name,shown.span===seconds,()=>change2({span:seconds,row:null})))}
       </fieldset>
     </div>
-    ${rows.length===0?b`<p class="empty" id="weave-empty">Nothing was ${direction} in this time.</p>`:A}
+    ${rows.length===0?b`<p class="empty" id="weave-empty">${empty(weave2,shown,now)}</p>`:A}
     <div class="weave" ?hidden=${rows.length===0}>
       ${isRecorded?moment(now,shown,first,weave2.now,change2):A}
-      <p class="caption" id="weave-caption">${caption(now)}</p>
+      <p class="caption" id="weave-caption">${caption(now)}${unknown(weave2,shown,now)>0?" Grey stripes: it was not reco\
+rded.":""}</p>
       <div class="plot" role="img" aria-label=${words(weave2,now)}>
         <canvas id="cloth" @pointerdown=${event=>point(event,now,change2)}></canvas>
       </div>
@@ -190,22 +191,25 @@ spans=isRecorded?[...SPANS,[Math.max(1,Math.ceil((weave2.now-first)/1e6)),"all"]
         ${shown.table?table(weave2,now):A}
       </details>
       ${howToRead(direction)}
-    </div>`}function point(event,{slots},change2){let at=slotAt(event.offsetY,slots.length),row=slots.map((row2,slot)=>({
-row:row2,far:Math.abs(slot-at)})).sort((a2,b2)=>a2.far-b2.far).find(one=>one.row)?.row;row&&change2({row:row.start})}function caption({
-cloth,rows,told}){let kinds={windows:"a window of the scheduler",inferred:"a window, as inferred from the direction in w\
-hich it was filled",fixed:"a MiB of the stream"},every=cloth.every>1?` Of so many rows the page has one in ${cloth.every}\
-; those that show something come first.`:"",drawn=told.length>rows.length?`${rows.length} of ${told.length} rows are dra\
-wn`:`${rows.length} rows`,lost=cloth.leftOut>0?` ${cloth.leftOut} stretches came and went between two looks.`:"",left=rows.
-reduce((sum2,row)=>sum2+row.left,0),torn=left>0?` Of these rows ${left} short parts are drawn together with their neighb\
-ours, sorted by path.`:"",known=cloth.knownTo===null?"":` What has arrived beyond ${(cloth.knownTo/1e6).toFixed(2)} MB i\
-s not known: it came in too many pieces.`;return`The cloth: each row is ${kinds[cloth.cut]}, the newest on top (${drawn}\
-). Across is the place in it, and it is as high as the time in which it was filled.${waits(told)}${every}${torn}${known}${lost}`}
-function waits(rows){let all2=rows.flatMap(row=>row.wait?[row.wait.ms]:[]);return all2.length===0?"":` The reader waited\
- within ${all2.length===1?"one row":`${all2.length} rows`}, ${duration2(Math.max(...all2))} at most.`}var duration2=ms=>ms<
-1e3?`${ms} ms`:`${(ms/1e3).toFixed(1)} s`;function slider({rows,selected},change2){let at=selected?rows.indexOf(selected):
-0,move=event=>{let place=rows.length-1-Number(event.target.value);change2({row:rows[place]?.start??null})},wait=selected?.
-wait?`; the reader waited ${duration2(selected.wait.ms)}`:"",text=selected?`at ${(selected.start/1e6).toFixed(2)} MB of \
-the stream${wait}`:"none";return b`<div class="timeline">
+    </div>`}function unknown(weave2,{span},{slots,until,direction}){return unknownSlots(slots,{span:span*1e6,until,gaps:weave2[direction].
+gaps}).reduce((sum2,[from,to])=>sum2+to-from,0)}function empty(weave2,shown,now){let known=now.slots.length-unknown(weave2,
+shown,now);if(known===0)return"Nothing is known of this time: it was not recorded.";let rest=known<now.slots.length?" as\
+ far as it was recorded":"";return`Nothing was ${now.direction} in this time${rest}.`}function point(event,{slots},change2){
+let at=slotAt(event.offsetY,slots.length),row=slots.map((row2,slot)=>({row:row2,far:Math.abs(slot-at)})).sort((a2,b2)=>a2.
+far-b2.far).find(one=>one.row)?.row;row&&change2({row:row.start})}function caption({cloth,rows,told}){let kinds={windows:"\
+a window of the scheduler",inferred:"a window, as inferred from the direction in which it was filled",fixed:"a MiB of th\
+e stream"},every=cloth.every>1?` Of so many rows the page has one in ${cloth.every}; those that show something come firs\
+t.`:"",drawn=told.length>rows.length?`${rows.length} of ${told.length} rows are drawn`:`${rows.length} rows`,lost=cloth.
+leftOut>0?` ${cloth.leftOut} stretches came and went between two looks.`:"",left=rows.reduce((sum2,row)=>sum2+row.left,0),
+torn=left>0?` Of these rows ${left} short parts are drawn together with their neighbours, sorted by path.`:"",known=cloth.
+knownTo===null?"":` What has arrived beyond ${(cloth.knownTo/1e6).toFixed(2)} MB is not known: it came in too many piece\
+s.`;return`The cloth: each row is ${kinds[cloth.cut]}, the newest on top (${drawn}). Across is the place in it, and it i\
+s as high as the time in which it was filled.${waits(told)}${every}${torn}${known}${lost}`}function waits(rows){let all2=rows.
+flatMap(row=>row.wait?[row.wait.ms]:[]);return all2.length===0?"":` The reader waited within ${all2.length===1?"one row":
+`${all2.length} rows`}, ${duration2(Math.max(...all2))} at most.`}var duration2=ms=>ms<1e3?`${ms} ms`:`${(ms/1e3).toFixed(
+1)} s`;function slider({rows,selected},change2){let at=selected?rows.indexOf(selected):0,move=event=>{let place=rows.length-
+1-Number(event.target.value);change2({row:rows[place]?.start??null})},wait=selected?.wait?`; the reader waited ${duration2(
+selected.wait.ms)}`:"",text=selected?`at ${(selected.start/1e6).toFixed(2)} MB of the stream${wait}`:"none";return b`<div class="timeline">
     <label for="weave-row">Row</label>
     <input id="weave-row" type="range" min="0" max=${Math.max(0,rows.length-1)} .value=${String(rows.length-1-at)} aria-valuetext=${text} @input=${move} />
     <output for="weave-row">${text}</output>
@@ -289,9 +293,10 @@ silence)}finally{silence.end()}}async function tried(attempt){for(let wait of WA
 if(error instanceof Refused)throw error;await new Promise(done=>setTimeout(done,wait))}return attempt()}async function begin2(){
 let token=new URLSearchParams(location.hash.slice(1)).get("k");if(!token)return"";history.replaceState(null,"",location.
 pathname);let body=JSON.stringify({token}),session=options=>tried(()=>ask("/api/1/session",{...options,signal:AbortSignal.
-timeout(PATIENCE)}));try{return await(await session({method:"POST",body})).text(),""}catch(error){if(!(error instanceof Refused)||
-!await session({}).then(()=>!0,()=>!1))throw error;return`The address that was opened last is of another start: ${error.
-message}. This page goes on.`}}function messages(text){let parts=text.split(`
+timeout(PATIENCE)}));try{return await(await session({method:"POST",body})).text(),""}catch(error){if(!(error instanceof Refused&&
+error.status===403&&error.message.includes("token"))||await session({}).then(()=>!1,why=>why instanceof Refused))throw error;
+return`The address that was opened last is of another start: ${error.message}. This page goes on.`}}function messages(text){
+let parts=text.split(`
 
 `),rest=parts.pop()??"";return[parts.map(part=>{let message={id:"",event:"",data:""};for(let line of part.split(`
 `)){let colon=line.indexOf(": "),name=line.slice(0,colon);(name==="id"||name==="event"||name==="data")&&(message[name]=line.
@@ -1064,9 +1069,9 @@ path),path.state.push(state),FIGURES.forEach((figure2,place)=>path[figure2].push
 path.state.push("unused");for(let figure2 of FIGURES)path[figure2].push(null)}return this.t.push(sample.t),this.open.push(
 sample.open),this.used.push(sample.used),this.conns.push(sample.conns),this.t.length>1200&&this.forgetOldest(),!0}addEvent(event,id){
 this.isNew(id)&&(this.events.push(event),this.events.length>256&&this.events.shift())}pathOf(name,rows){let known=this.paths.
-find(path2=>path2.name===name);if(known)return known;let empty=()=>new Array(rows).fill(null),path={name,color:freeColor(
-this.paths),state:new Array(rows).fill("unused"),send:empty(),receive:empty(),srtt:empty(),queueing:empty(),retransmitted:empty(),
-cwnd:empty()},others=this.paths.findIndex(one=>one.name===null);return this.paths.splice(name===null||others<0?this.paths.
+find(path2=>path2.name===name);if(known)return known;let empty2=()=>new Array(rows).fill(null),path={name,color:freeColor(
+this.paths),state:new Array(rows).fill("unused"),send:empty2(),receive:empty2(),srtt:empty2(),queueing:empty2(),retransmitted:empty2(),
+cwnd:empty2()},others=this.paths.findIndex(one=>one.name===null);return this.paths.splice(name===null||others<0?this.paths.
 length:others,0,path),path}forgetOldest(){for(let column of[this.t,this.open,this.used,this.conns])column.shift();for(let path of this.
 paths){path.state.shift();for(let figure2 of FIGURES)path[figure2].shift()}this.paths=this.paths.filter(path=>path.state.
 some(state=>state!=="unused"))}};function freeColor(paths2,kept=[]){let taken=new Set([...paths2.map(path=>path.color),...kept]),

@@ -66,8 +66,9 @@ error}catch{}throw new Refused(answer.status,reason||`HTTP ${answer.status}`)}as
 throw error;await new Promise(done=>setTimeout(done,wait))}return attempt()}async function begin(){let token=new URLSearchParams(
 location.hash.slice(1)).get("k");if(!token)return"";history.replaceState(null,"",location.pathname);let body=JSON.stringify(
 {token}),session=options=>tried(()=>ask("/api/1/session",{...options,signal:AbortSignal.timeout(PATIENCE)}));try{return await(await session(
-{method:"POST",body})).text(),""}catch(error){if(!(error instanceof Refused)||!await session({}).then(()=>!0,()=>!1))throw error;
-return`The address that was opened last is of another start: ${error.message}. This page goes on.`}}var now=()=>performance.timeOrigin+performance.now();function planes(width,height){let[luma,chroma]=[width*height,width*height/4],cb=luma+width,cr=cb+chroma+width/2;return{width,
+{method:"POST",body})).text(),""}catch(error){if(!(error instanceof Refused&&error.status===403&&error.message.includes(
+"token"))||await session({}).then(()=>!1,why=>why instanceof Refused))throw error;return`The address that was opened las\
+t is of another start: ${error.message}. This page goes on.`}}var now=()=>performance.timeOrigin+performance.now();function planes(width,height){let[luma,chroma]=[width*height,width*height/4],cb=luma+width,cr=cb+chroma+width/2;return{width,
 height,cb,cr,bytes:cr+chroma+width/2}}var VERTICES=`#version 300 es
 void main() {
   vec2 at = vec2((gl_VertexID << 1) & 2, gl_VertexID & 2);
@@ -206,14 +207,14 @@ angle??0)))},silence=setTimeout(()=>failed("This device does not say how it is h
 silence),removeEventListener("deviceorientation",hear)},addEventListener("deviceorientation",hear)}stop(){this.over?.(),
 this.over=null}};function mean(samples){let last=samples[samples.length-1],rate=place=>samples.reduce((sum,sample)=>sum+(sample.paths[place]?.[1]??
 0),0)/samples.length;return{paths:last.paths.map(([name,,up],place)=>[name,rate(place),up])}}var number=(value,digits=0)=>value.
-toFixed(digits),share=(part,of)=>of>0?`${number(100*part/of,1)} %`:"–",isStill=({link,gop,place})=>link.is==="live"&&gop>=
-0&&place?.moves===!1;function says(page2){let{link,manifest,gop}=page2;switch(link.is){case"connecting":return"connectin\
-g";case"live":return!manifest||gop<0?"waiting for the stream":`${isStill(page2)?"the picture stands still: what is next \
-has not come":"live"}${page2.place&&!page2.place.steers?"; another page steers":""}`;case"over":return"the stream is ove\
-r";default:return link.reason}}function qualities(page2){let counts=new Map,late=page2.tiles.filter(tile=>tile.late).length;
-for(let{qp}of page2.tiles){let name=qp===null?"none":`QP ${qp}`;counts.set(name,(counts.get(name)??0)+1)}return`${[...counts].
-sort().map(([name,count])=>`${count} × ${name}`).join(", ")}${late>0?`; ${late} late`:""}`}function rows(page2){let{manifest,
-figures,sample,report,place}=page2,all=[];if(manifest){let{width,height,columns,rows:high,gops,scheme,concealment}=manifest;
+toFixed(digits),share=(part,of)=>of>0?`${number(100*part/of,1)} %`:"–",isStill=({link,figures,place})=>link.is==="live"&&
+figures!==null&&place?.moves===!1;function says(page2){let{link,manifest,gop}=page2;switch(link.is){case"connecting":return"\
+connecting";case"live":return!manifest||gop<0?"waiting for the stream":`${isStill(page2)?"the picture stands still: what\
+ is next has not come":"live"}${page2.place&&!page2.place.steers?"; another page steers":""}`;case"over":return"the stre\
+am is over";default:return link.reason}}function qualities(page2){let counts=new Map,late=page2.tiles.filter(tile=>tile.
+late).length;for(let{qp}of page2.tiles){let name=qp===null?"none":`QP ${qp}`;counts.set(name,(counts.get(name)??0)+1)}return`${[
+...counts].sort().map(([name,count])=>`${count} × ${name}`).join(", ")}${late>0?`; ${late} late`:""}`}function rows(page2){
+let{manifest,figures,sample,report,place}=page2,all=[];if(manifest){let{width,height,columns,rows:high,gops,scheme,concealment}=manifest;
 all.push(["Stream",`${width}×${height}, ${columns}×${high} tiles, ${scheme}, ${concealment}`]),page2.gop>=0&&all.push(
 ["GoP",gops>0?`${page2.gop+1} of ${gops}`:`${page2.gop+1}, live`])}page2.tiles.length>0&&all.push(["Tiles shown",qualities(
 page2)]);for(let[name,mbps,up]of sample?.paths??[])all.push([`Path ${name}`,up?`${number(mbps,2)} Mb/s`:`${number(mbps,2)}\
@@ -240,7 +241,8 @@ sent",String(place.dropped)])),page2.trouble&&all.push(["Trouble",page2.trouble]
         ${turns(actions2)}
       </div>
     </div>
-    <p role="alert">${page2.notice||page2.trouble}</p>
+    ${page2.notice?b`<p role="alert">${page2.notice} <button @click=${actions2.dismiss}>Close</button></p>`:A}
+    ${page2.trouble?b`<p role="alert">${page2.trouble}</p>`:A}
     ${page2.marks?b`<p class="legend">
           <span class="fine"></span>finest <span class="coarse"></span>coarsest
           <span class="late"></span>late
@@ -281,44 +283,45 @@ head,this.held),this.held=head}),this.headset=new Headset(this.screen.gl,{draw:w
 is),over:()=>this.takeOff()}),canvas.addEventListener("webglcontextlost",()=>this.headset.stop()),page.tilt=isHeld()?{on:!1}:
 null,isThere().then(is=>{page.headset=is?{on:!1}:null,this.paint()}),this.turned(),new ResizeObserver(()=>this.resize()).
 observe(canvas),document.addEventListener("visibilitychange",()=>{this.headset.isWorn||this.hide(document.hidden),this.stayAwake()}),
-this.hide(document.hidden),canvas.addEventListener("webglcontextrestored",()=>this.stale=!0),this.paint(),requestAnimationFrame(
-()=>this.frame())}tell(message,transfer=[]){this.worker.postMessage(message,transfer)}say(trouble){page.trouble=trouble,
-this.paint()}turned(){let{fov}=this.look.view,[yaw,pitch]=[this.look.view.yaw,this.look.view.pitch].map(Math.round),side=yaw===
-0?"ahead":`${Math.abs(yaw)}° ${yaw>0?"right":"left"}`,height=pitch===0?"":`, ${Math.abs(pitch)}° ${pitch>0?"up":"down"}`,
-direction=`${side}${height}${fov<this.look.widest?`, ${fov.toFixed(0)}° wide`:""}`;direction!==page.direction&&(page.direction=
-direction,this.paint())}resize(){let scale=Math.min(devicePixelRatio,2),[width,height]=[canvas.clientWidth*scale,canvas.
-clientHeight*scale].map(Math.round);width>0&&height>0&&(canvas.width!==width||canvas.height!==height)&&([canvas.width,canvas.
-height]=[width,height],this.stale=!0)}take(message){switch(message.is){case"picture":for(let over of this.waiting.push(message.
-picture))this.done(over,!1);return;case"clock":this.begins=message.begins,page.delay=message.delay;return;case"link":page.
-link=message.link,this.stayAwake(),(message.link.is==="over"||message.link.is==="refused")&&this.headset.stop();break;case"\
-manifest":[page.manifest,page.gop,page.figures]=[message.manifest,-1,null];try{this.screen.start(message.manifest)}catch(error){
-page.trouble=String(error)}break;case"colour":this.screen.code(message.colour);break;case"gop":[page.gop,page.tiles]=[message.
-gop,message.tiles],measures&&this.know(message.gop,message.tiles),this.screen.mark(message.tiles),canvas.dataset.qps=message.
-tiles.map(({qp,late})=>late?"late":qp??"").join(",");break;case"figures":page.figures=message.figures;break;case"place":
-page.place=message.place;break;case"sample":this.samples=[...this.samples.slice(1-MEAN_OF),JSON.parse(message.text)],page.
-sample=mean(this.samples),this.look.span(this.samples.at(-1)?.fov);break;case"report":page.report=JSON.parse(message.text);
-break;case"trouble":page.trouble=message.text;break}(message.is==="link"||now()-this.figuresAt>(calm.matches?10:1)*FIGURES)&&
-this.paint()}paint(){this.figuresAt=now(),D(view(page,actions),panel),document.title=page.link.is==="live"?"Weftline pla\
-yer":`Weftline player: ${page.link.is}`}done({number:number2,buffer},shown){this.tell({is:"done",number:number2,shown,buffer},
-[buffer])}advance(){let at=this.begins===null?-1/0:now()-this.begins,{newest,missed}=this.waiting.due(at);for(let picture of missed)
-this.done(picture,!1);return newest&&(this.screen.upload(newest),this.shown={number:newest.number,whole:newest.tiles.every(
-state=>state===1)},this.stale=!0),newest}drew(newest){canvas.dataset.drawn=String(this.drawn+=1),newest&&(canvas.dataset.
-number=String(newest.number),this.done(newest,!this.screen.lost))}frame(){if(requestAnimationFrame(()=>this.frame()),this.
-headset.isWorn)return;let newest=this.advance();if(!this.stale)return;let{view:view2}=this.look;this.screen.draw([flat(view2,
-view2.fov,canvas.width,canvas.height)],page.marks),this.turned(),this.stale=!1,this.drew(newest)}wear(worn){let newest=this.
-advance();if(!worn){newest&&this.done(newest,!1);return}let{eyes:eyes2,head,into}=worn;now()-this.headAt>=HEADS&&(this.headAt=
-now(),this.look.set({...this.look.view,...head})),this.screen.draw(eyes2,page.marks,into),now()-this.figuresAt>FIGURES&&
-this.turned(),canvas.dataset.eyes=String(eyes2.length),this.drew(newest)}know(gop,tiles){this.known.set(gop,tiles);let[oldest]=this.
-known.keys();this.known.size>KNOWN&&this.known.delete(oldest)}measure(view2){let{pictures}=page.manifest??{pictures:1},gop=Math.
-floor((this.shown?.number??0)/pictures),qps=this.known.get(gop)?.map(({qp})=>qp);if(!this.shown?.whole||!qps||qps.includes(
-null)||this.screen.lost)return null;let{width,height}=canvas;this.screen.draw([flat(view2,view2.fov,width,height)],!1,null,
-!0);let png=canvas.toDataURL("image/png");return this.stale=!0,{gop,picture:this.shown.number%pictures,qps,...view2,width,
-height,png}}takeOff(){page.headset={on:!1},delete canvas.dataset.eyes,this.look.upright(),this.hide(document.hidden),this.
-paint()}async switchHeadset(){if(page.notice="",this.headset.isWorn)return this.headset.stop();try{await this.headset.start()}catch(error){
-page.notice=`The headset: ${error.message}`}this.headset.isWorn&&(this.tilt.isOn&&this.switchTilt(),this.look.by="headse\
-t",document.hidden&&this.hide(!1)),page.headset={on:this.headset.isWorn},this.paint()}switchTilt(){page.notice="",this.held=
-null,this.tilt.isOn?(this.tilt.stop(),this.look.upright()):(this.look.by="device",this.tilt.start(reason=>{page.notice=reason,
-page.tilt={on:this.tilt.isOn},this.tilt.isOn||this.look.upright(),this.paint()})),page.tilt={on:this.tilt.isOn},this.paint()}async stayAwake(){
+this.hide(document.hidden),canvas.addEventListener("webglcontextrestored",()=>{this.stale=!0,this.shown=null}),this.paint(),
+requestAnimationFrame(()=>this.frame())}tell(message,transfer=[]){this.worker.postMessage(message,transfer)}say(trouble){
+page.trouble=trouble,this.paint()}turned(){let{fov}=this.look.view,[yaw,pitch]=[this.look.view.yaw,this.look.view.pitch].
+map(Math.round),side=yaw===0?"ahead":`${Math.abs(yaw)}° ${yaw>0?"right":"left"}`,height=pitch===0?"":`, ${Math.abs(pitch)}\
+° ${pitch>0?"up":"down"}`,direction=`${side}${height}${fov<this.look.widest?`, ${fov.toFixed(0)}° wide`:""}`;direction!==
+page.direction&&(page.direction=direction,this.paint())}resize(){let scale=Math.min(devicePixelRatio,2),[width,height]=[
+canvas.clientWidth*scale,canvas.clientHeight*scale].map(Math.round);width>0&&height>0&&(canvas.width!==width||canvas.height!==
+height)&&([canvas.width,canvas.height]=[width,height],this.stale=!0)}take(message){switch(message.is){case"picture":for(let over of this.
+waiting.push(message.picture))this.done(over,!1);return;case"clock":this.begins=message.begins,page.delay=message.delay;
+return;case"link":page.link=message.link,this.stayAwake(),(message.link.is==="over"||message.link.is==="refused")&&this.
+headset.stop();break;case"manifest":[page.manifest,page.gop,page.figures]=[message.manifest,-1,null],page.trouble="",this.
+shown=null,this.known.clear();try{this.screen.start(message.manifest)}catch(error){page.trouble=String(error)}break;case"\
+colour":this.screen.code(message.colour);break;case"gop":[page.gop,page.tiles]=[message.gop,message.tiles],measures&&this.
+know(message.gop,message.tiles),this.screen.mark(message.tiles),canvas.dataset.qps=message.tiles.map(({qp,late})=>late?"\
+late":qp??"").join(",");break;case"figures":page.figures=message.figures;break;case"place":page.place=message.place;break;case"\
+sample":this.samples=[...this.samples.slice(1-MEAN_OF),JSON.parse(message.text)],page.sample=mean(this.samples),this.look.
+span(this.samples.at(-1)?.fov);break;case"report":page.report=JSON.parse(message.text);break;case"trouble":page.trouble=
+message.text;break}(message.is==="link"||now()-this.figuresAt>(calm.matches?10:1)*FIGURES)&&this.paint()}paint(){this.figuresAt=
+now(),D(view(page,actions),panel),document.title=page.link.is==="live"?"Weftline player":`Weftline player: ${page.link.is}`}done({
+number:number2,buffer},shown){this.tell({is:"done",number:number2,shown,buffer},[buffer])}advance(){let at=this.begins===
+null?-1/0:now()-this.begins,{newest,missed}=this.waiting.due(at);for(let picture of missed)this.done(picture,!1);return newest&&
+(this.screen.upload(newest),this.shown={number:newest.number,whole:newest.tiles.every(state=>state===1)},this.stale=!0),
+newest}drew(newest){canvas.dataset.drawn=String(this.drawn+=1),newest&&(canvas.dataset.number=String(newest.number),this.
+done(newest,!this.screen.lost))}frame(){if(requestAnimationFrame(()=>this.frame()),this.headset.isWorn)return;let newest=this.
+advance();if(!this.stale)return;let{view:view2}=this.look;this.screen.draw([flat(view2,view2.fov,canvas.width,canvas.height)],
+page.marks),this.turned(),this.stale=!1,this.drew(newest)}wear(worn){let newest=this.advance();if(!worn){newest&&this.done(
+newest,!1);return}let{eyes:eyes2,head,into}=worn;now()-this.headAt>=HEADS&&(this.headAt=now(),this.look.set({...this.look.
+view,...head})),this.screen.draw(eyes2,page.marks,into),now()-this.figuresAt>FIGURES&&this.turned(),canvas.dataset.eyes=
+String(eyes2.length),this.drew(newest)}know(gop,tiles){this.known.set(gop,tiles);let[oldest]=this.known.keys();this.known.
+size>KNOWN&&this.known.delete(oldest)}measure(view2){let{pictures}=page.manifest??{pictures:1},gop=Math.floor((this.shown?.
+number??0)/pictures),qps=this.known.get(gop)?.map(({qp})=>qp);if(!this.shown?.whole||!qps||qps.includes(null)||this.screen.
+lost)return null;let{width,height}=canvas;this.screen.draw([flat(view2,view2.fov,width,height)],!1,null,!0);let png=canvas.
+toDataURL("image/png");return this.stale=!0,{gop,picture:this.shown.number%pictures,qps,...view2,width,height,png}}takeOff(){
+page.headset={on:!1},delete canvas.dataset.eyes,this.look.upright(),this.hide(document.hidden),this.paint()}async switchHeadset(){
+if(page.notice="",this.headset.isWorn)return this.headset.stop();try{await this.headset.start()}catch(error){page.notice=
+`The headset: ${error.message}`}this.headset.isWorn&&(this.tilt.isOn&&this.switchTilt(),this.look.by="headset",document.
+hidden&&this.hide(!1)),page.headset={on:this.headset.isWorn},this.paint()}switchTilt(){page.notice="",this.held=null,this.
+tilt.isOn?(this.tilt.stop(),this.look.upright()):(this.look.by="device",this.tilt.start(reason=>{page.notice=reason,page.
+tilt={on:this.tilt.isOn},this.tilt.isOn||this.look.upright(),this.paint()})),page.tilt={on:this.tilt.isOn},this.paint()}async stayAwake(){
 let turn2=this.awakeTurn+=1,before=this.awake;if(this.awake=null,await before?.release().catch(()=>{}),page.link.is!=="l\
 ive"||document.hidden)return;let lock=await navigator.wakeLock?.request("screen").catch(()=>null)??null;turn2===this.awakeTurn?
 this.awake=lock:await lock?.release().catch(()=>{})}hide(hidden){for(let picture of this.waiting.clear())this.done(picture,
@@ -326,10 +329,12 @@ this.awake=lock:await lock?.release().catch(()=>{})}hide(hidden){for(let picture
 let types=globalThis.trustedTypes,createScriptURL=url=>{if(url!==path)throw new TypeError(`${url} is no script of ours`);
 return url};return types?types.createPolicy("weftline",{createScriptURL}).createScriptURL(path):path}var player=null,actions={
 marks(){page.marks=!page.marks,player?.again()},steer:()=>player?.steer(),tilt:()=>player?.switchTilt(),headset:()=>{player?.
-switchHeadset()},key:name=>{player?.look.key(name)},whole(){document.fullscreenElement?document.exitFullscreen():document.
-documentElement.requestFullscreen()}};function refuse(reason,remedy){canvas.hidden=!0,document.title="Weftline player: n\
-ot here",D(refused(reason,remedy),panel)}async function start(){let missing=lacks()??await lacksCodec();if(missing)return refuse(
-...missing);try{page.notice=await begin()}catch(error){return refuse(error.message,"Open the address that weftline vr pl\
-ay printed.")}try{player=new Player;let own=player;measures&&Object.assign(globalThis,{weftlineMeasure:view2=>own.measure(
-view2)})}catch(error){refuse(error.message,"The picture is drawn by WebGL 2: turn on hardware acceleration in the browse\
-r, or use another one.")}}start();window.addEventListener("hashchange",()=>{location.hash.startsWith("#k=")&&location.reload()});
+switchHeadset()},dismiss(){page.notice="",player?.again()},key:name=>{player?.look.key(name)},whole(){document.fullscreenElement?
+document.exitFullscreen():document.documentElement.requestFullscreen()}};function refuse(reason,remedy){canvas.hidden=!0,
+document.title="Weftline player: not here",D(refused(reason,remedy),panel)}async function start(){let missing=lacks()??await lacksCodec();
+if(missing)return refuse(...missing);try{page.notice=await begin()}catch(error){return refuse(error.message,"Open the ad\
+dress that weftline vr play printed.")}try{player=new Player;let own=player;measures&&Object.assign(globalThis,{weftlineMeasure:view2=>own.
+measure(view2)})}catch(error){refuse(error.message,"The picture is drawn by WebGL 2: turn on hardware acceleration in th\
+e browser, or use another one.")}}start();window.addEventListener("hashchange",()=>{location.hash.startsWith("#k=")&&another()});
+async function another(){try{if(page.notice=await begin(),!page.notice)return location.reload()}catch(error){page.notice=
+error.message}player?.again()}

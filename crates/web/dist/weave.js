@@ -102,17 +102,17 @@ palette2.ground,ctx.fillRect(x2,y2,w2,h2),ctx.restore()}function drawWait(ctx,x2
 [palette2.ground,5],[palette2.error,2]])ctx.strokeStyle=color,ctx.lineWidth=width,ctx.strokeRect(x2+1,y2,Math.max(2,w2-2),
 h2)}function drawCloth(canvas,rows,shown2,selected,palette2){let[ctx,width]=begin(canvas,rows.length*6+4),scale=width-58-
 6,outlined=[];for(let slot=0;slot<rows.length;slot+=16)time(ctx,slot,rows.length,shown2,palette2);time(ctx,rows.length,rows.
-length,shown2,palette2);let unknown=unknownSlots(rows,shown2);for(let[from,to]of unknown)unrecorded(ctx,from,to,scale,palette2);
-for(let slot=0,high=1;slot<rows.length;slot+=high){let row=rows[slot],y2=slot*6+1;if(!row){if(high=1,unknown.some(([from,
-to])=>from<=slot&&slot<to))continue;ctx.fillStyle=palette2.grid,ctx.fillRect(58,y2+6/2,scale,1);continue}for(high=1;rows[slot+
-high]===row;)high++;let h2=high*6-1,x2=offset=>58+Math.round(Math.max(0,Math.min(row.length,offset))/row.length*scale),wide=(from,to)=>Math.
-max(1,x2(to)-x2(from));for(let part of row.parts)drawPart(ctx,part,isBegun(part,row),[x2(part.from),y2,wide(part.from,part.
-to),h2],palette2);for(let[from,to]of row.missing)drawMissing(ctx,x2(from),y2,wide(from,to),h2,palette2);let{wait}=row;wait&&
-outlined.push(()=>drawWait(ctx,x2(wait.from),y2,wide(wait.from,wait.to),h2,palette2)),row===selected&&outlined.push(()=>{
-let middle=y2+h2/2;ctx.fillStyle=palette2.ink,ctx.beginPath(),ctx.moveTo(51,middle-4),ctx.lineTo(57,middle),ctx.lineTo(51,
-middle+4),ctx.fill()})}outlined.forEach(draw2=>draw2())}function unknownSlots(rows,{span,until,gaps}){let found=[];return rows.
-forEach((row,slot)=>{let at=until-(slot+.5)/rows.length*span;if(row||!gaps.some(([from,to])=>from<at&&at<to))return;let last=found.
-at(-1);last?.[1]===slot?last[1]=slot+1:found.push([slot,slot+1])}),found}function unrecorded(ctx,from,to,scale,palette2){
+length,shown2,palette2);let unknown2=unknownSlots(rows,shown2);for(let[from,to]of unknown2)unrecorded(ctx,from,to,scale,
+palette2);for(let slot=0,high=1;slot<rows.length;slot+=high){let row=rows[slot],y2=slot*6+1;if(!row){if(high=1,unknown2.
+some(([from,to])=>from<=slot&&slot<to))continue;ctx.fillStyle=palette2.grid,ctx.fillRect(58,y2+6/2,scale,1);continue}for(high=
+1;rows[slot+high]===row;)high++;let h2=high*6-1,x2=offset=>58+Math.round(Math.max(0,Math.min(row.length,offset))/row.length*
+scale),wide=(from,to)=>Math.max(1,x2(to)-x2(from));for(let part of row.parts)drawPart(ctx,part,isBegun(part,row),[x2(part.
+from),y2,wide(part.from,part.to),h2],palette2);for(let[from,to]of row.missing)drawMissing(ctx,x2(from),y2,wide(from,to),
+h2,palette2);let{wait}=row;wait&&outlined.push(()=>drawWait(ctx,x2(wait.from),y2,wide(wait.from,wait.to),h2,palette2)),row===
+selected&&outlined.push(()=>{let middle=y2+h2/2;ctx.fillStyle=palette2.ink,ctx.beginPath(),ctx.moveTo(51,middle-4),ctx.lineTo(
+57,middle),ctx.lineTo(51,middle+4),ctx.fill()})}outlined.forEach(draw2=>draw2())}function unknownSlots(rows,{span,until,
+gaps}){let found=[];return rows.forEach((row,slot)=>{let at=until-(slot+.5)/rows.length*span;if(row||!gaps.some(([from,to])=>from<
+at&&at<to))return;let last=found.at(-1);last?.[1]===slot?last[1]=slot+1:found.push([slot,slot+1])}),found}function unrecorded(ctx,from,to,scale,palette2){
 let[y2,high]=[from*6+1,(to-from)*6];if(stripes(ctx,58,y2,scale,high,high,palette2.grid),high<18)return;let words2="not r\
 ecorded";ctx.textAlign="center",ctx.textBaseline="middle";let wide=ctx.measureText(words2).width+12;ctx.fillStyle=palette2.
 ground,ctx.fillRect(58+(scale-wide)/2,y2+high/2-8,wide,16),ctx.fillStyle=palette2.soft,ctx.fillText(words2,58+scale/2,y2+
@@ -158,10 +158,11 @@ spans=isRecorded?[...SPANS,[Math.max(1,Math.ceil((weave2.now-first2)/1e6)),"all"
         ${spans.map(([seconds,name])=>radio("weave-span",name,name,shown2.span===seconds,()=>change({span:seconds,row:null})))}
       </fieldset>
     </div>
-    ${rows.length===0?b`<p class="empty" id="weave-empty">Nothing was ${direction} in this time.</p>`:A}
+    ${rows.length===0?b`<p class="empty" id="weave-empty">${empty(weave2,shown2,now)}</p>`:A}
     <div class="weave" ?hidden=${rows.length===0}>
       ${isRecorded?moment(now,shown2,first2,weave2.now,change):A}
-      <p class="caption" id="weave-caption">${caption(now)}</p>
+      <p class="caption" id="weave-caption">${caption(now)}${unknown(weave2,shown2,now)>0?" Grey stripes: it was not rec\
+orded.":""}</p>
       <div class="plot" role="img" aria-label=${words(weave2,now)}>
         <canvas id="cloth" @pointerdown=${event=>point(event,now,change)}></canvas>
       </div>
@@ -177,22 +178,25 @@ spans=isRecorded?[...SPANS,[Math.max(1,Math.ceil((weave2.now-first2)/1e6)),"all"
         ${shown2.table?table(weave2,now):A}
       </details>
       ${howToRead(direction)}
-    </div>`}function point(event,{slots},change){let at=slotAt(event.offsetY,slots.length),row=slots.map((row2,slot)=>({
-row:row2,far:Math.abs(slot-at)})).sort((a2,b2)=>a2.far-b2.far).find(one=>one.row)?.row;row&&change({row:row.start})}function caption({
-cloth,rows,told}){let kinds={windows:"a window of the scheduler",inferred:"a window, as inferred from the direction in w\
-hich it was filled",fixed:"a MiB of the stream"},every=cloth.every>1?` Of so many rows the page has one in ${cloth.every}\
-; those that show something come first.`:"",drawn=told.length>rows.length?`${rows.length} of ${told.length} rows are dra\
-wn`:`${rows.length} rows`,lost=cloth.leftOut>0?` ${cloth.leftOut} stretches came and went between two looks.`:"",left=rows.
-reduce((sum,row)=>sum+row.left,0),torn=left>0?` Of these rows ${left} short parts are drawn together with their neighbou\
-rs, sorted by path.`:"",known=cloth.knownTo===null?"":` What has arrived beyond ${(cloth.knownTo/1e6).toFixed(2)} MB is \
-not known: it came in too many pieces.`;return`The cloth: each row is ${kinds[cloth.cut]}, the newest on top (${drawn}).\
- Across is the place in it, and it is as high as the time in which it was filled.${waits(told)}${every}${torn}${known}${lost}`}
-function waits(rows){let all=rows.flatMap(row=>row.wait?[row.wait.ms]:[]);return all.length===0?"":` The reader waited w\
-ithin ${all.length===1?"one row":`${all.length} rows`}, ${duration(Math.max(...all))} at most.`}var duration=ms=>ms<1e3?
-`${ms} ms`:`${(ms/1e3).toFixed(1)} s`;function slider({rows,selected},change){let at=selected?rows.indexOf(selected):0,move=event=>{
-let place=rows.length-1-Number(event.target.value);change({row:rows[place]?.start??null})},wait=selected?.wait?`; the re\
-ader waited ${duration(selected.wait.ms)}`:"",text=selected?`at ${(selected.start/1e6).toFixed(2)} MB of the stream${wait}`:
-"none";return b`<div class="timeline">
+    </div>`}function unknown(weave2,{span},{slots,until,direction}){return unknownSlots(slots,{span:span*1e6,until,gaps:weave2[direction].
+gaps}).reduce((sum,[from,to])=>sum+to-from,0)}function empty(weave2,shown2,now){let known=now.slots.length-unknown(weave2,
+shown2,now);if(known===0)return"Nothing is known of this time: it was not recorded.";let rest=known<now.slots.length?" a\
+s far as it was recorded":"";return`Nothing was ${now.direction} in this time${rest}.`}function point(event,{slots},change){
+let at=slotAt(event.offsetY,slots.length),row=slots.map((row2,slot)=>({row:row2,far:Math.abs(slot-at)})).sort((a2,b2)=>a2.
+far-b2.far).find(one=>one.row)?.row;row&&change({row:row.start})}function caption({cloth,rows,told}){let kinds={windows:"\
+a window of the scheduler",inferred:"a window, as inferred from the direction in which it was filled",fixed:"a MiB of th\
+e stream"},every=cloth.every>1?` Of so many rows the page has one in ${cloth.every}; those that show something come firs\
+t.`:"",drawn=told.length>rows.length?`${rows.length} of ${told.length} rows are drawn`:`${rows.length} rows`,lost=cloth.
+leftOut>0?` ${cloth.leftOut} stretches came and went between two looks.`:"",left=rows.reduce((sum,row)=>sum+row.left,0),
+torn=left>0?` Of these rows ${left} short parts are drawn together with their neighbours, sorted by path.`:"",known=cloth.
+knownTo===null?"":` What has arrived beyond ${(cloth.knownTo/1e6).toFixed(2)} MB is not known: it came in too many piece\
+s.`;return`The cloth: each row is ${kinds[cloth.cut]}, the newest on top (${drawn}). Across is the place in it, and it i\
+s as high as the time in which it was filled.${waits(told)}${every}${torn}${known}${lost}`}function waits(rows){let all=rows.
+flatMap(row=>row.wait?[row.wait.ms]:[]);return all.length===0?"":` The reader waited within ${all.length===1?"one row":`${all.
+length} rows`}, ${duration(Math.max(...all))} at most.`}var duration=ms=>ms<1e3?`${ms} ms`:`${(ms/1e3).toFixed(1)} s`;function slider({
+rows,selected},change){let at=selected?rows.indexOf(selected):0,move=event=>{let place=rows.length-1-Number(event.target.
+value);change({row:rows[place]?.start??null})},wait=selected?.wait?`; the reader waited ${duration(selected.wait.ms)}`:"",
+text=selected?`at ${(selected.start/1e6).toFixed(2)} MB of the stream${wait}`:"none";return b`<div class="timeline">
     <label for="weave-row">Row</label>
     <input id="weave-row" type="range" min="0" max=${Math.max(0,rows.length-1)} .value=${String(rows.length-1-at)} aria-valuetext=${text} @input=${move} />
     <output for="weave-row">${text}</output>

@@ -206,6 +206,10 @@ impl Guard {
     pub(crate) fn url(&self) -> String {
         let token = &self.token.0;
         match self.names.first() {
+            // That of the certificate.
+            Some(name) if self.has_tls => {
+                format!("https://{name}:{}/#k={token}", self.address.port())
+            }
             Some(name) => format!("https://{name}/#k={token}"),
             None if self.has_tls => format!("https://{}/#k={token}", self.address),
             None => format!("http://{}/#k={token}", self.address),
@@ -267,8 +271,9 @@ impl Guard {
             headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok())
         };
         let origin = text(ORIGIN).unwrap_or_default();
-        let authority =
-            ["http://", "https://"].iter().find_map(|scheme| origin.strip_prefix(scheme));
+        // Of a server with TLS nobody has a page without.
+        let schemes = if self.has_tls { &["https://"][..] } else { &["http://", "https://"] };
+        let authority = schemes.iter().find_map(|scheme| origin.strip_prefix(scheme));
         let is_own = text(HOST).is_some_and(|host| {
             authority.is_some_and(|authority| authority.eq_ignore_ascii_case(host))
         });
@@ -472,6 +477,18 @@ mod tests {
         ] {
             assert_eq!(check("127.0.0.1:9471", origin), Err(StatusCode::FORBIDDEN), "{origin:?}");
         }
+    }
+
+    #[test]
+    fn with_tls_of_its_own_a_page_without_is_none_of_ours() {
+        let names = ["weft.example".to_owned()];
+        let guard =
+            Guard::new("192.0.2.1:9471".parse().unwrap(), true, &names, Program::Player).unwrap();
+        assert!(guard.url().starts_with("https://weft.example:9471/#k="), "{}", guard.url());
+        let check = |origin: &str| {
+            guard.check_origin(&headers(&[(HOST, "192.0.2.1:9471"), (ORIGIN, origin)])).is_ok()
+        };
+        assert!(check("https://192.0.2.1:9471") && !check("http://192.0.2.1:9471"));
     }
 
     #[test]

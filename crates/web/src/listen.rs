@@ -1,7 +1,9 @@
 //! Where a server listens, and how many it answers at once.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +17,8 @@ use crate::guard::WrongName;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 /// The longest head of a request in bytes; hyper wants no less.
 pub(crate) const MAX_HEAD: usize = 8 << 10;
+/// Of these, those of one other machine: none keeps all others out by connecting.
+const MOST_OF_ONE: usize = 16;
 /// The wait after the system refused to accept somebody (out of file descriptors).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -75,17 +79,36 @@ where
     let places = Arc::new(Semaphore::new(most));
     // They end with it.
     let mut tasks = JoinSet::new();
+    let mut held: BTreeMap<IpAddr, usize> = BTreeMap::new();
     loop {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
-        while tasks.try_join_next().is_some() {}
+        while let Some(done) = tasks.try_join_next() {
+            // A task that panicked does not say whose it was.
+            if let Ok(ip) = done
+                && let Entry::Occupied(mut count) = held.entry(ip)
+            {
+                *count.get_mut() -= 1;
+                if *count.get() == 0 {
+                    count.remove();
+                }
+            }
+        }
         match listener.accept().await {
             Ok((stream, peer)) => {
+                let ip = peer.ip().to_canonical();
+                let count = held.entry(ip).or_default();
+                if *count >= MOST_OF_ONE && !ip.is_loopback() {
+                    tracing::debug!("{peer} has {MOST_OF_ONE} connections already");
+                    continue;
+                }
+                *count += 1;
                 let served = serve(stream);
                 tasks.spawn(async move {
                     if let Err(error) = served.await {
                         tracing::debug!("{peer}: {error}");
                     }
                     drop(place);
+                    ip
                 });
             }
             Err(error) => {

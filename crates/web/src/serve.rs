@@ -180,21 +180,22 @@ impl Settings {
     /// Listens where it is to be.
     async fn listen(&self) -> Result<(TcpListener, Guard), OpenError> {
         let Self { address, names, program, tls } = self;
-        self.check()?;
+        self.check(self.tls.is_some())?;
         let (listener, address) = listen::bind(*address).await?;
         let guard = Guard::new(address, tls.is_some(), names, *program);
         Ok((listener, guard.map_err(|_| OpenError::Random)?))
     }
 
-    /// Refuses what cannot be opened, whatever the machine.
+    /// Refuses what cannot be opened, whatever the machine; `has_tls` says whether it is to have TLS, also if
+    /// that is not there yet.
     ///
     /// # Errors
     /// When the address is reached from other machines and there is neither TLS nor the name of a proxy, or a
     /// name is none.
-    pub fn check(&self) -> Result<(), OpenError> {
+    pub fn check(&self, has_tls: bool) -> Result<(), OpenError> {
         self.names.iter().try_for_each(|name| guard::check_name(name))?;
         let ip = self.address.ip();
-        match (ip.is_loopback() || !self.names.is_empty(), self.tls.is_some()) {
+        match (ip.is_loopback() || !self.names.is_empty(), has_tls) {
             (true, _) => Ok(()),
             // A request has to name it, and nobody calls on that.
             (false, true) if ip.is_unspecified() => Err(OpenError::Everywhere(self.address)),
@@ -396,9 +397,9 @@ async fn route(
     guard.check_site(headers)?;
     if path == "/api/1/session" {
         match *request.method() {
-            Method::GET => return guard.check_session(headers).map(|()| nothing()),
+            Method::GET | Method::HEAD => return guard.check_session(headers).map(|()| nothing()),
             Method::POST => guard.check_origin(headers)?,
-            _ => return Err(Refusal::method("GET, POST")),
+            _ => return Err(Refusal::method("GET, HEAD, POST")),
         }
         return session(request, guard).await;
     }

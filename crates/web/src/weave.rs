@@ -1,8 +1,8 @@
 //! The weave of a connection, as a page is sent it: rows of the cloth, each when it is first seen and again
 //! when more is known of it, within a rate.
 //!
-//! The first message says since when each direction is known, in µs: what was before was not recorded, or
-//! is not kept any more.
+//! The first message says since when each direction is known, in µs, and so does one before which something
+//! has gone unseen: what was before was not recorded, or is not kept any more.
 //!
 //! A row is `[start, length, at, parts, missing, wait, left]`: stream offsets in bytes, `at` in µs; a part
 //! is `[offset, length, first, last, path, flags]` and a missing range `[offset, length]` with offsets from
@@ -99,12 +99,15 @@ impl Direction {
     fn put(&mut self, name: &str, record: &WeaveRecord, since: Instant, text: &mut String) {
         let recorded = record.left_out + record.stretches.len() as u64;
         let known_since = match self.recorded.replace(recorded) {
+            Some(before) if record.left_out <= before => None,
             Some(before) => {
-                self.unseen += record.left_out.saturating_sub(before);
-                String::new()
+                self.unseen += record.left_out - before;
+                Some(known_since(record, since))
             }
-            None => format!("\"since\":{},", micros(known_since(record, since))),
+            None => Some(known_since(record, since)),
         };
+        let known_since = known_since.map(|since| format!("\"since\":{},", micros(since)));
+        let known_since = known_since.unwrap_or_default();
         let (cut, rows) = rows(record, Instant::ZERO);
         // Rows that are cut in another way are others, to the page as well.
         if self.cut.replace(cut) != Some(cut) {
@@ -397,7 +400,8 @@ mod tests {
         look.sent.left_out = 9009;
         let said = read(&loom.message(&look));
         assert_eq!(said["sent"]["left_out"], 7, "of nine, two had been there");
-        assert!(said["sent"]["since"].is_null(), "it is told once");
+        assert_eq!(said["sent"]["since"], 5000, "that is known, and more was not seen");
+        assert!(read(&loom.message(&look))["sent"]["since"].is_null());
     }
 
     /// Stretches of 5 bytes in all of a record, and such as were sent again.

@@ -30,7 +30,7 @@ pub(crate) type Opened = Dashboard;
 /// # Errors
 /// When the address is reached from other machines and no proxy is named, or a name is none.
 pub(crate) fn check(place: &DashboardPlace) -> Result<(), Failure> {
-    settings(place).check().map_err(failure)
+    settings(place).check(false).map_err(failure)
 }
 
 /// Shows the program that is `about` what this says, from now on. Returns the address to open, too.

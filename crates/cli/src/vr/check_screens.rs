@@ -1,5 +1,6 @@
 //! `weftline vr check --screens`: pictures that a browser has drawn against the same drawn here.
 
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use comfy_table::{CellAlignment, Table, presets};
@@ -78,11 +79,12 @@ fn load(dir: &Path) -> Result<Vec<Screen>, Failure> {
 }
 
 fn screen(file: &Path) -> Result<Screen, String> {
-    let length = file.metadata().map_err(|error| error.to_string())?.len();
-    if length > MAX_BYTES {
-        return Err(format!("it has {length} bytes, and {MAX_BYTES} are the most"));
+    let mut text = Vec::new();
+    let opened = std::fs::File::open(file).map_err(|error| error.to_string())?;
+    opened.take(MAX_BYTES + 1).read_to_end(&mut text).map_err(|error| error.to_string())?;
+    if text.len() as u64 > MAX_BYTES {
+        return Err(format!("it is longer than {MAX_BYTES} bytes"));
     }
-    let text = std::fs::read(file).map_err(|error| error.to_string())?;
     let said: Said = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
     let orientation = Orientation::from_degrees(said.yaw, said.pitch, said.roll);
     let file: PathBuf = file.with_extension("png");

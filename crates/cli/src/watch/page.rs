@@ -29,7 +29,7 @@ impl Page {
     /// When the address cannot be had, or is reached from other machines.
     pub(crate) fn open(address: SocketAddr, show: &Arc<Show>) -> Result<Self, Failure> {
         let settings = Settings { address, names: Vec::new(), program: Program::Runs, tls: None };
-        settings.check().map_err(|error| failure(&error))?;
+        settings.check(false).map_err(|error| failure(&error))?;
         let (told, opened) = mpsc::channel();
         let (end, ended) = oneshot::channel();
         let source = Arc::new(Shown(Arc::clone(show)));

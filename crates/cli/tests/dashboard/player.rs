@@ -123,7 +123,10 @@ fn own_address() -> IpAddr {
     let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
     match socket.connect("192.0.2.1:9") {
         Ok(()) => socket.local_addr().unwrap().ip(),
-        Err(_) => IpAddr::from([127, 0, 0, 1]),
+        Err(_) => {
+            eprintln!("no other machine can be reached: it is tried by loopback");
+            IpAddr::from([127, 0, 0, 1])
+        }
     }
 }
 
@@ -138,8 +141,11 @@ fn where_a_page_cannot_be_is_said() {
     let (status, text) = said(&["--web", "0.0.0.0:0"]);
     assert!(status == Some(2) && text.contains("--behind-proxy NAME"), "{status:?} {text}");
     assert!(text.contains("add --web-tls"), "{text}");
-    let (status, text) = said(&["--web", "0.0.0.0:0", "--web-tls"]);
+    let state = tempfile::tempdir().unwrap();
+    let own = ["--web-tls", "--state-dir", state.path().to_str().unwrap()];
+    let (status, text) = said(&[&["--web", "0.0.0.0:0"][..], &own].concat());
     assert!(status == Some(2) && text.contains("give the one by which browsers"), "{text}");
+    assert!(!state.path().join("web").exists(), "no key is made for what is refused");
     let key = ["--web-cert", "none.pem", "--web-key", "none.pem"];
     let (status, text) = said(&[&["--web", "127.0.0.1:0", "--web-tls"][..], &key].concat());
     assert!(status == Some(1) && text.contains("none.pem"), "{status:?} {text}");

@@ -331,14 +331,16 @@ async function measures() {
   await goesOn(page);
   const views = [[0, 0, 0, 100], [120, 0, 0, 100], [-75, 35, 0, 90], [40, -60, 20, 70], [180, 10, -45, 100], [10, 88, 0, 60]];
   for (let of = 0; of < 5; of++) {
-    const taken = await page.evaluate(async (views) => {
+    const taken = await page.evaluate(async ([views, timeout]) => {
       // Until all tiles of a picture are there.
-      for (;;) {
+      for (const end = performance.now() + timeout; performance.now() < end; ) {
         const all = views.map(([yaw, pitch, roll, fov]) => globalThis.weftlineMeasure({ yaw, pitch, roll, fov }));
         if (all.every(Boolean)) return all;
         await new Promise((done) => requestAnimationFrame(done));
       }
-    }, views);
+      return null;
+    }, [views, timeout]);
+    assert.ok(taken, "no picture had all of its tiles");
     for (const [place, { png, ...said }] of taken.entries()) {
       const name = `${screens}/${of}-${place}`;
       await writeFile(`${name}.png`, Buffer.from(png.split(",")[1], "base64"));
@@ -348,6 +350,15 @@ async function measures() {
   }
   await page.context().close();
   seen("thirty pictures to be measured");
+}
+
+/** Who opens an old address in a page that goes on is told, and it goes on. */
+async function anOldAddress(page) {
+  await page.evaluate(() => (location.hash = "#k=00000000000000000000000000000000"));
+  await page.getByRole("alert").getByText("that token is not this player's").waitFor();
+  await goesOn(page);
+  await page.getByRole("button", { name: "Close" }).click();
+  await page.getByRole("alert").waitFor({ state: "detached" });
 }
 
 async function cannot() {
@@ -388,6 +399,7 @@ try {
     await pathDies(page);
     await others(page);
     await marks(page);
+    await anOldAddress(page);
     await tilts();
     await wears(page);
     await hides(page);

@@ -85,10 +85,11 @@ impl Events {
     fn follow(&mut self, status: &ConnectionStatus, told: &mut Told) {
         let number = status.number;
         if !self.followed.contains_key(&number) {
-            if self.followed.len() >= MAX_FOLLOWED && !self.make_room(status.label.is_some()) {
+            let Some(control) = weftline::status::connection(number) else { return };
+            let is_used = status.label.is_some();
+            if self.followed.len() >= MAX_FOLLOWED && !(is_used && self.make_room(told)) {
                 return;
             }
-            let Some(control) = weftline::status::connection(number) else { return };
             let events = control.events();
             let subflows = status
                 .stats
@@ -113,11 +114,16 @@ impl Events {
         }
     }
 
-    /// Follows one less, which is only kept ready, for one that is in use; whether there was one.
-    fn make_room(&mut self, is_used: bool) -> bool {
+    /// Follows one less, which was only kept ready so far, for one that is in use; whether there was one. What
+    /// has happened to its paths is told.
+    fn make_room(&mut self, told: &mut Told) -> bool {
         let ready = self.followed.iter().find(|(_, one)| !one.is_used).map(|(number, _)| *number);
-        let ready = ready.filter(|_| is_used);
-        ready.is_some_and(|number| self.followed.remove(&number).is_some())
+        let Some((number, mut one)) = ready.and_then(|ready| self.followed.remove_entry(&ready))
+        else {
+            return false;
+        };
+        self.drain(number, &mut one, told);
+        true
     }
 
     /// Tells what has happened to the paths of a connection.

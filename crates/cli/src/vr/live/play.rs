@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use weftline::{Client, ClientSecurity, ServerAddr};
+use weftline::{Client, ClientSecurity, Identity, ServerAddr};
 use weftline_core::ByteCount;
 use weftline_video::geometry::FieldOfView;
 use weftline_video::head::Format as HeadFormat;
@@ -24,7 +24,7 @@ use crate::failure::Failure;
 use crate::ops::DashboardPlace;
 use crate::ops::log::{self, Format};
 use crate::signals::Stop;
-use crate::trust::client_tls;
+use crate::trust::{client_tls, identity_dir};
 use crate::{output, paths, secrets};
 
 /// Options of `vr play`.
@@ -92,7 +92,8 @@ pub(crate) struct PlayArgs {
     /// Where this machine's own certificate is kept, in the directory `web` [default: as `weftline serve`]
     #[arg(long, value_name = "DIR", requires = "web_tls", hide_short_help = true)]
     state_dir: Option<PathBuf>,
-    /// The name under which a proxy with TLS offers the page, such as weft.example
+    /// The name under which a proxy with TLS offers the page, such as weft.example; with --web-tls the one
+    /// that the certificate is for
     #[arg(long, value_name = "NAME", requires = "web", hide_short_help = true)]
     behind_proxy: Vec<String>,
     /// Write what pages have shown, a JSON object for each GoP and page, for `weftline vr check --shown`
@@ -156,6 +157,13 @@ struct TrustArgs {
     insecure_plaintext: bool,
 }
 
+/// The file of this machine's own certificate and its key, which is made when it is first wanted.
+fn own_certificate(dir: &Path) -> Result<PathBuf, Failure> {
+    let identity = Identity::from_state_dir(dir)
+        .map_err(|error| Failure::failed(format!("--web-tls: {error}")))?;
+    Ok(identity.source().to_owned())
+}
+
 /// Plays a stream.
 pub(crate) fn run(args: &PlayArgs) -> Result<(), Failure> {
     log::start(args.log_format, args.log_level.as_deref())?;
@@ -166,10 +174,11 @@ pub(crate) fn run(args: &PlayArgs) -> Result<(), Failure> {
         return Err(Failure::wrong_use("--json and --log - both want standard output; leave one"));
     }
     let settings = ClientSettings { fov, ..args.timing()? };
-    let (place, secured) = (args.place(), args.secured()?);
+    let place = args.place();
     if let Some(place) = &place {
-        web::check(place, secured.as_ref())?;
+        web::check(place, args.web_tls)?;
     }
+    let secured = args.secured()?;
     let mut playing = args.playing(grace)?;
     let carrier = args.carrier(grace)?;
     let transport = match args.transport {
@@ -223,12 +232,14 @@ impl PlayArgs {
         if !self.web_tls {
             return Ok(None);
         }
-        let files = self.web_cert.as_deref().zip(self.web_key.as_deref());
-        let state = match &self.state_dir {
-            Some(dir) => dir.clone(),
-            None => weftline::default_state_dir().map_err(Failure::failed)?,
+        let secured = match self.web_cert.as_deref().zip(self.web_key.as_deref()) {
+            Some((cert, key)) => web::secured(cert, key)?,
+            None => {
+                let file = own_certificate(&identity_dir(self.state_dir.as_deref())?.join("web"))?;
+                web::secured(&file, &file)?
+            }
         };
-        web::secured(files, &state.join("web")).map(Some)
+        Ok(Some(secured))
     }
 
     /// Opens the page, and says where it is: on standard output, if that is free.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use weftline::{Fingerprint, Identity};
+use weftline::Fingerprint;
 use weftline_core::Instant;
 use weftline_video::geometry::{FieldOfView, Orientation, Viewport};
 use weftline_video::live::wire::{GopNotice, Manifest, Message, PoseNotice, Tile};
@@ -410,23 +410,21 @@ pub(crate) struct Secured {
     pub(crate) fingerprint: Fingerprint,
 }
 
-/// The certificate of the files, or one of this machine's own, which is made when it is first wanted, in the
-/// directory `state`.
+/// A certificate and its key, which are read once each: either may be a pipe.
 ///
 /// # Errors
-/// When it cannot be read, made or used.
-pub(crate) fn secured(files: Option<(&Path, &Path)>, state: &Path) -> Result<Secured, Failure> {
-    let identity = match files {
-        Some((cert, key)) => Identity::from_files(cert, key),
-        None => Identity::from_state_dir(state),
+/// When one cannot be read, or they cannot be used.
+pub(crate) fn secured(cert: &Path, key: &Path) -> Result<Secured, Failure> {
+    let failed = |file: &Path, error: &dyn std::fmt::Display| {
+        Failure::failed(format!("--web-tls: {}: {error}", file.display()))
     };
-    let identity = identity.map_err(|error| Failure::failed(format!("--web-tls: {error}")))?;
-    let key = files.map_or(identity.source(), |(_, key)| key);
-    let read =
-        |file: &Path| std::fs::read(file).map_err(|error| Failure::failed(wrong(file, &error)));
-    let tls = Tls::new(&read(identity.source())?, &read(key)?);
-    let tls = tls.map_err(|error| Failure::failed(format!("--web-tls: {error}")))?;
-    Ok(Secured { tls, fingerprint: identity.fingerprint() })
+    let read = |file: &Path| std::fs::read(file).map_err(|error| failed(file, &error));
+    let chain = read(cert)?;
+    let own = if key == cert { None } else { Some(read(key)?) };
+    let tls = Tls::new(&chain, own.as_ref().unwrap_or(&chain));
+    let tls = tls.map_err(|error| failed(cert, &error))?;
+    let fingerprint = Fingerprint::of(tls.certificate());
+    Ok(Secured { tls, fingerprint })
 }
 
 fn settings(place: &DashboardPlace, secured: Option<&Secured>) -> Settings {
@@ -440,8 +438,8 @@ fn settings(place: &DashboardPlace, secured: Option<&Secured>) -> Settings {
 /// # Errors
 /// When the address is reached from other machines and there is neither TLS nor the name of a proxy, or a name
 /// is none.
-pub(crate) fn check(place: &DashboardPlace, secured: Option<&Secured>) -> Result<(), Failure> {
-    settings(place, secured).check().map_err(failure)
+pub(crate) fn check(place: &DashboardPlace, has_tls: bool) -> Result<(), Failure> {
+    settings(place, None).check(has_tls).map_err(failure)
 }
 
 fn failure(error: OpenError) -> Failure {

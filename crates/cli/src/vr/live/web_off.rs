@@ -20,7 +20,7 @@ pub(crate) struct Secured {
 }
 
 /// There is no page to be secured.
-pub(crate) fn secured(_: Option<(&Path, &Path)>, _: &Path) -> Result<Secured, Failure> {
+pub(crate) fn secured(_: &Path, _: &Path) -> Result<Secured, Failure> {
     Err(Failure::not_possible(
         "--web-tls: this program is built without the player's page; build it with the feature web",
     ))
@@ -33,7 +33,7 @@ impl Web {
         _: Option<&Path>,
         _: FieldOfView,
     ) -> Result<Self, Failure> {
-        check(place, None).map(|()| unreachable!("it always fails"))
+        check(place, false).map(|()| unreachable!("it always fails"))
     }
 
     pub(crate) fn url(&self) -> &str {
@@ -85,7 +85,7 @@ impl Web {
 ///
 /// # Errors
 /// Always.
-pub(crate) fn check(place: &DashboardPlace, _: Option<&Secured>) -> Result<(), Failure> {
+pub(crate) fn check(place: &DashboardPlace, _: bool) -> Result<(), Failure> {
     let address = place.address;
     Err(Failure::not_possible(format!(
         "--web {address}: this program is built without the player's page; build it with the \

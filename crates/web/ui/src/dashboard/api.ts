@@ -126,9 +126,10 @@ export async function begin(): Promise<string> {
     await answer.text();
     return "";
   } catch (error) {
-    if (!(error instanceof Refused)) throw error;
-    const goesOn = await session({}).then(() => true, () => false);
-    if (!goesOn) throw error;
+    // Another refusal, as a proxy's, says nothing of the token.
+    if (!(error instanceof Refused && error.status === 403 && error.message.includes("token"))) throw error;
+    const refused = await session({}).then(() => false, (why) => why instanceof Refused);
+    if (refused) throw error;
     return `The address that was opened last is of another start: ${error.message}. This page goes on.`;
   }
 }

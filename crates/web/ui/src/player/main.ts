@@ -135,7 +135,11 @@ class Player {
     });
     // A page may be opened in the background. The worker waits until it hears that somebody sees it.
     this.hide(document.hidden);
-    canvas.addEventListener("webglcontextrestored", () => (this.stale = true));
+    canvas.addEventListener("webglcontextrestored", () => {
+      this.stale = true;
+      // All is grey.
+      this.shown = null;
+    });
     this.paint();
     requestAnimationFrame(() => this.frame());
   }
@@ -186,6 +190,9 @@ class Player {
         break;
       case "manifest":
         [page.manifest, page.gop, page.figures] = [message.manifest, -1, null];
+        page.trouble = "";
+        this.shown = null;
+        this.known.clear();
         try {
           this.screen.start(message.manifest);
         } catch (error) {
@@ -407,6 +414,10 @@ const actions: Actions = {
   steer: () => player?.steer(),
   tilt: () => player?.switchTilt(),
   headset: () => void player?.switchHeadset(),
+  dismiss() {
+    page.notice = "";
+    player?.again();
+  },
   key: (name) => void player?.look.key(name),
   whole() {
     void (document.fullscreenElement ? document.exitFullscreen() : document.documentElement.requestFullscreen());
@@ -440,5 +451,16 @@ async function start(): Promise<void> {
 void start();
 // An address with a token that is pasted while the page is open, as a restarted player prints one.
 window.addEventListener("hashchange", () => {
-  if (location.hash.startsWith("#k=")) location.reload();
+  if (location.hash.startsWith("#k=")) void another();
 });
+
+/** Begins anew with that address, if its token is good; else what goes on goes on. */
+async function another(): Promise<void> {
+  try {
+    page.notice = await begin();
+    if (!page.notice) return location.reload();
+  } catch (error) {
+    page.notice = (error as Error).message;
+  }
+  player?.again();
+}

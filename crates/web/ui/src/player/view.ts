@@ -60,6 +60,8 @@ export interface Actions {
   headset(): void;
   steer(): void;
   whole(): void;
+  /** Takes the notice away. */
+  dismiss(): void;
   /** Turns or zooms as a key does. */
   key(name: string): void;
 }
@@ -68,7 +70,8 @@ const number = (value: number, digits = 0) => value.toFixed(digits);
 const share = (part: number, of: number) => (of > 0 ? `${number((100 * part) / of, 1)} %` : "–");
 
 /** Whether the program waits for what is to be shown. */
-const isStill = ({ link, gop, place }: Page) => link.is === "live" && gop >= 0 && place?.moves === false;
+const isStill = ({ link, figures, place }: Page) =>
+  link.is === "live" && figures !== null && place?.moves === false;
 
 function says(page: Page): string {
   const { link, manifest, gop } = page;
@@ -153,7 +156,10 @@ export function view(page: Page, actions: Actions): TemplateResult {
         ${turns(actions)}
       </div>
     </div>
-    <p role="alert">${page.notice || page.trouble}</p>
+    ${page.notice
+      ? html`<p role="alert">${page.notice} <button @click=${actions.dismiss}>Close</button></p>`
+      : nothing}
+    ${page.trouble ? html`<p role="alert">${page.trouble}</p>` : nothing}
     ${page.marks
       ? html`<p class="legend">
           <span class="fine"></span>finest <span class="coarse"></span>coarsest

@@ -4,7 +4,7 @@ import { html, nothing, type TemplateResult } from "lit-html";
 
 import { bytes, NOTHING, number } from "../dashboard/format.js";
 import { scrolled } from "../dashboard/scrolled.js";
-import { drawCloth, drawMissing, drawPart, drawStrand, drawWait, type Palette, slotAt, SLOTS, strandTime } from "./draw.js";
+import { drawCloth, drawMissing, drawPart, drawStrand, drawWait, type Palette, slotAt, SLOTS, strandTime, unknownSlots } from "./draw.js";
 import { choose, type Cloth, type Direction, eachOnce, repeated, type Row, shares, type Weave, within } from "./model.js";
 
 /** Times that can be shown, in s. */
@@ -108,10 +108,10 @@ export function view(weave: Weave, shown: Shown, change: (what: Partial<Shown>) 
         ${spans.map(([seconds, name]) => radio("weave-span", name, name, shown.span === seconds, () => change({ span: seconds, row: null })))}
       </fieldset>
     </div>
-    ${rows.length === 0 ? html`<p class="empty" id="weave-empty">Nothing was ${direction} in this time.</p>` : nothing}
+    ${rows.length === 0 ? html`<p class="empty" id="weave-empty">${empty(weave, shown, now)}</p>` : nothing}
     <div class="weave" ?hidden=${rows.length === 0}>
       ${isRecorded ? moment(now, shown, first, weave.now, change) : nothing}
-      <p class="caption" id="weave-caption">${caption(now)}</p>
+      <p class="caption" id="weave-caption">${caption(now)}${unknown(weave, shown, now) > 0 ? " Grey stripes: it was not recorded." : ""}</p>
       <div class="plot" role="img" aria-label=${words(weave, now)}>
         <canvas id="cloth" @pointerdown=${(event: PointerEvent) => point(event, now, change)}></canvas>
       </div>
@@ -127,6 +127,20 @@ export function view(weave: Weave, shown: Shown, change: (what: Partial<Shown>) 
       </details>
       ${howToRead(direction)}
     </div>`;
+}
+
+/** Slots of which nothing is known. */
+function unknown(weave: Weave, { span }: Shown, { slots, until, direction }: Scene): number {
+  const found = unknownSlots(slots, { span: span * 1e6, until, gaps: weave[direction].gaps });
+  return found.reduce((sum, [from, to]) => sum + to - from, 0);
+}
+
+/** Why there is no row. */
+function empty(weave: Weave, shown: Shown, now: Scene): string {
+  const known = now.slots.length - unknown(weave, shown, now);
+  if (known === 0) return "Nothing is known of this time: it was not recorded.";
+  const rest = known < now.slots.length ? " as far as it was recorded" : "";
+  return `Nothing was ${now.direction} in this time${rest}.`;
 }
 
 /** Which row was pointed at. */
