@@ -16,7 +16,7 @@ const GOPS: u32 = 64;
 
 /// Steps, each of a byte that says which page it is of and what is done, and one that says how many bytes
 /// follow: of a message of the page, or of what the program shows. Whatever pages say, each is a message or
-/// refused; no page has another's place, tells twice of a GoP or of one that has not begun, and where the
+/// refused; no more than eight watch, none tells twice of a GoP or of one that has not begun, and where the
 /// viewer looks is an angle.
 ///
 /// # Panics
