@@ -25,10 +25,12 @@ use tun_rs::{DeviceBuilder, SyncDevice};
 use crate::error::NetError;
 use crate::exception::Exception;
 use crate::journal::Journal;
+use crate::link_name::LinkName;
 use crate::nft::{Ports, Redirect, Table};
 use crate::own_address::{addresses_v4, addresses_v6, free_address};
 use crate::route::{Address, Link, Routes, Rule};
-use crate::rules::{Scope, TABLE, exceptions, rules_v4, rules_v6};
+use crate::rules::{Scope, TABLE, exceptions, rules_v4, rules_v6, shared};
+use crate::share::Share;
 
 /// The name of the device.
 pub const DEVICE: &str = "weft0";
@@ -54,6 +56,9 @@ pub struct CaptureConfig {
     pub ipv6: Ipv6,
     /// What goes its usual way.
     pub exceptions: Vec<Exception>,
+    /// Links of whose machines the same is captured. What listens at the ports then has to do so at all
+    /// addresses: nothing reaches it by a link but what is redirected.
+    pub shared: Vec<LinkName>,
     /// This client's number at its server, by which its device has addresses.
     pub client: u16,
     /// The file of the journal in which sysctls that are changed are noted.
@@ -66,6 +71,7 @@ pub struct Capture {
     /// The device's number.
     index: u32,
     exceptions: Vec<Exception>,
+    share: Share,
     /// The number of this client at its server.
     client: AtomicU16,
     journal: Journal,
@@ -111,13 +117,14 @@ impl Held {
 
     /// The rules of a family: what is not captured, before what is, so that none of the first is in
     /// between.
-    fn rules(self, all: &[Exception], ipv6: bool) -> Vec<Rule> {
+    fn rules(self, all: &[Exception], links: &[LinkName], ipv6: bool) -> Vec<Rule> {
         if self.is_suspended {
             return Vec::new();
         }
         let scope = self.scopes[usize::from(ipv6)];
         let mut rules = exceptions(all, ipv6, scope);
         rules.extend(if ipv6 { rules_v6(self.v6, scope) } else { rules_v4(self.v4, scope) });
+        rules.extend(shared(links, all, ipv6, scope));
         rules
     }
 }
@@ -141,8 +148,12 @@ impl Capture {
         check_free(&routes)?;
         let device = create_device()?;
         let index = device.if_index().map_err(NetError::os("asking for the device's number"))?;
-        let refusing = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]
-            .map(|loopback| Refusing::start(loopback).ok());
+        let refusing = refusing_at(!config.shared.is_empty()).map(|at| Refusing::start(at).ok());
+        let excepted = config.exceptions.iter().filter_map(|one| match one {
+            Exception::Port(port) => Some(*port),
+            _ => None,
+        });
+        let excepted: Vec<_> = excepted.collect();
         let [refused_v4, refused_v6] =
             [0, 1].map(|family: usize| refusing[family].as_ref().map(|one| one.port));
         let port_v6 = match config.ipv6 {
@@ -155,12 +166,15 @@ impl Capture {
             v4: Some(Ports { to: config.port_v4, refused: refused_v4 }),
             v6: port_v6.map(|to| Ports { to, refused: refused_v6 }),
             addresses: &[v4, v6],
+            shared: &config.shared,
+            excepted: &excepted,
         });
         // From here on dropping it removes what is there.
         let capture = Self {
             routes,
             index,
             exceptions: config.exceptions.clone(),
+            share: Share::of(&config.shared),
             client: AtomicU16::new(config.client),
             journal: Journal::at(&config.journal),
             change: parking_lot::Mutex::default(),
@@ -316,9 +330,13 @@ impl Capture {
 
     /// The rules of a family that were `before`, and are not `now`.
     fn former(&self, before: Held, now: Held, ipv6: bool) -> Vec<Rule> {
-        let rules = now.rules(&self.exceptions, ipv6);
-        let former = before.rules(&self.exceptions, ipv6).into_iter();
+        let rules = self.rules(now, ipv6);
+        let former = self.rules(before, ipv6).into_iter();
         former.filter(|rule| !rules.contains(rule)).collect()
+    }
+
+    fn rules(&self, held: Held, ipv6: bool) -> Vec<Rule> {
+        held.rules(&self.exceptions, self.share.links(), ipv6)
     }
 
     fn held(&self) -> Held {
@@ -341,11 +359,18 @@ impl Capture {
         let found = self.look_for_ipv6();
         let held = self.held();
         let families = held.families().iter().map(|&ipv6| self.keep_family(held, ipv6));
-        let added = all(std::iter::once(found.map(|()| 0)).chain(families));
+        let shared = std::iter::once_with(|| self.keep_share().map(|()| 0));
+        let added = all(std::iter::once(found.map(|()| 0)).chain(families).chain(shared));
         if let Some(before) = left {
             self.remove_former(before, held);
         }
         added.map_err(NetError::os("setting again what was deleted"))
+    }
+
+    /// Lets the kernel forward what comes by shared links.
+    fn keep_share(&self) -> io::Result<()> {
+        let table = self.table.lock().expect("no panic");
+        self.share.keep(&self.routes, &self.journal, |not| table.set_unforwarded(not))
     }
 
     /// Chooses other addresses for the device if a link has its own, as by DHCP: what comes in there for
@@ -445,7 +470,7 @@ impl Capture {
         // Routes need an address and a device that is up; rules lead to routes.
         let address = || self.keep_address(held.address(ipv6));
         let route = || is_new(self.routes.add_default(ipv6, self.index, TABLE)).map(usize::from);
-        let rules = || self.keep_rules(&held.rules(&self.exceptions, ipv6));
+        let rules = || self.keep_rules(&self.rules(held, ipv6));
         let steps: [&dyn Fn() -> io::Result<usize>; 4] =
             [&address, &|| self.keep_up(), &route, &rules];
         all(steps.into_iter().map(|step| step()))
@@ -512,7 +537,7 @@ impl Capture {
     /// Deletes the rules of a family, in the other order, so that what is not captured is not in between.
     fn delete_rules(&self, held: Held, ipv6: bool) -> io::Result<()> {
         let mut first = Ok(());
-        for rule in held.rules(&self.exceptions, ipv6).iter().rev() {
+        for rule in self.rules(held, ipv6).iter().rev() {
             if let Err(error) = self.routes.delete_rule(rule) {
                 tracing::warn!("a routing rule stays, priority {}: {error}", rule.priority);
                 first = first.and(Err(error));
@@ -568,17 +593,27 @@ struct Refusing {
     _socket: OwnedFd,
 }
 
+/// Where connections are refused: on loopback, and also for machines behind shared links at all addresses.
+fn refusing_at(is_shared: bool) -> [IpAddr; 2] {
+    if is_shared {
+        [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()]
+    } else {
+        [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]
+    }
+}
+
 impl Refusing {
-    /// Takes a port of a loopback address.
-    fn start(loopback: IpAddr) -> io::Result<Self> {
-        let family = if loopback.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    /// Takes a port of an address of this machine.
+    fn start(at: IpAddr) -> io::Result<Self> {
+        let family = if at.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::CLOEXEC;
         let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
-        if loopback.is_ipv6() {
+        if at.is_ipv6() {
             // Loopback may get its address later.
             rustix::net::sockopt::set_ipv6_freebind(&socket, true)?;
+            rustix::net::sockopt::set_ipv6_v6only(&socket, true)?;
         }
-        rustix::net::bind(&socket, &SocketAddr::new(loopback, 0))?;
+        rustix::net::bind(&socket, &SocketAddr::new(at, 0))?;
         let port = SocketAddr::try_from(rustix::net::getsockname(&socket)?)?.port();
         Ok(Self { port, _socket: socket })
     }
@@ -618,7 +653,7 @@ fn no_table(error: io::Error) -> NetError {
         Some(Errno::PROTONOSUPPORT | Errno::AFNOSUPPORT | Errno::NOENT | Errno::OPNOTSUPP) => {
             NetError::NotPossible {
                 what: format!("this kernel cannot redirect connections by nf_tables ({error})"),
-                remedy: "load the modules with 'modprobe -a nf_tables nft_ct nft_redir nft_chain_nat', \
+                remedy: "load the modules with 'modprobe -a nf_tables nft_ct nft_redir nft_masq nft_fib_inet nft_chain_nat', \
                          or use Linux 5.12 or newer with nf_tables",
             }
         }

@@ -8,7 +8,7 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -17,6 +17,7 @@ use tun_rs::{DeviceBuilder, SyncDevice};
 use crate::capture::{MTU, QUEUE, cannot_create};
 use crate::error::NetError;
 use crate::exit_table::{ExitTable, Gate, Unforwarded};
+use crate::forwarding::{ALL_V6, forward_v6, forwarding, is_off, keep_advertisements};
 use crate::journal::Journal;
 use crate::route::{Link, Route, Routes};
 
@@ -235,21 +236,9 @@ impl Exit {
     }
 }
 
-const ALL_V6: &str = "net/ipv6/conf/all/forwarding";
-
 /// Links other than our own: answers may come by each.
 fn is_other(link: &Link) -> bool {
     !link.loopback && link.name != EXIT_DEVICE
-}
-
-/// The sysctl that lets the kernel forward what comes by a link.
-fn forwarding(link: &str) -> String {
-    format!("net/ipv4/conf/{link}/forwarding")
-}
-
-fn is_off(sysctl: &str) -> bool {
-    let now = fs::read_to_string(Path::new("/proc/sys").join(sysctl));
-    now.is_ok_and(|now| now.trim() == "0")
 }
 
 /// What this machine does not forward before we change that.
@@ -269,30 +258,6 @@ fn forward_v4(routes: &Routes, journal: &Journal) -> io::Result<()> {
         journal.set(&forwarding(&link.name), "1")?;
     }
     Ok(())
-}
-
-/// Of IPv6 all interfaces forward or none. A router takes no
-/// advertisements of routers, by which this machine may have its own route, unless it is told to.
-fn forward_v6(journal: &Journal) -> io::Result<()> {
-    let all = Path::new("/proc/sys/net/ipv6/conf");
-    if is_off(ALL_V6) {
-        for entry in fs::read_dir(all)? {
-            let name = entry?.file_name();
-            let Some(name) = name.to_str().filter(|name| !matches!(*name, "all" | "default"))
-            else {
-                continue;
-            };
-            keep_advertisements(journal, name)?;
-        }
-    }
-    journal.set(ALL_V6, "1")
-}
-
-/// Has an interface of a router take advertisements of others, as it does by itself on no router.
-fn keep_advertisements(journal: &Journal, interface: &str) -> io::Result<()> {
-    let sysctl = format!("net/ipv6/conf/{interface}/accept_ra");
-    let now = fs::read_to_string(Path::new("/proc/sys").join(&sysctl));
-    if now.is_ok_and(|now| now.trim() == "1") { journal.set(&sysctl, "2") } else { Ok(()) }
 }
 
 /// What the kernel's refusal of the table means.

@@ -1,4 +1,4 @@
-//! What the firewalls of others do with the packets that this machine forwards
+//! What the firewalls of others do with the packets that this machine forwards, or that are for it
 //! (linux/netfilter/nf_tables.h).
 
 use std::io;
@@ -6,12 +6,14 @@ use std::io;
 use rustix::net::netlink;
 
 use crate::message::{attributes, text, u32_at};
-use crate::nft::{FORWARD, GET_CHAIN, GET_RULE, INET, IPV4, IPV6, SUBSYSTEM, UNSPECIFIED, header};
+use crate::nft::{
+    FORWARD, GET_CHAIN, GET_RULE, INET, INPUT, IPV4, IPV6, SUBSYSTEM, UNSPECIFIED, header,
+};
 use crate::socket::Netlink;
 
 /// What becomes of packets that no rule of a chain has taken: nothing (NF_DROP).
 const DROPS: u32 = 0;
-/// Families whose packets are routed: both, IPv4, IPv6. In others a hook of that number is not FORWARD.
+/// Families whose packets are routed: both, IPv4, IPv6. In others the hooks of those numbers are other ones.
 const ROUTED: [u8; 3] = [INET, IPV4, IPV6];
 
 /// A chain of whoever else that drops what this machine forwards and no rule lets through, as `TABLE, chain
@@ -21,6 +23,18 @@ const ROUTED: [u8; 3] = [INET, IPV4, IPV6];
 /// # Errors
 /// When the kernel has no nf_tables, or does not let us ask.
 pub fn forbids_forwarding(device: &str, ipv6: bool) -> io::Result<Option<String>> {
+    forbids(FORWARD, device, ipv6)
+}
+
+/// The same of what is for this machine itself.
+///
+/// # Errors
+/// When the kernel has no nf_tables, or does not let us ask.
+pub fn forbids_input(device: &str, ipv6: bool) -> io::Result<Option<String>> {
+    forbids(INPUT, device, ipv6)
+}
+
+fn forbids(at: u32, device: &str, ipv6: bool) -> io::Result<Option<String>> {
     let socket = Netlink::open(Some(netlink::NETFILTER))?;
     let everywhere = header(UNSPECIFIED, 0);
     let dropping = socket.list(SUBSYSTEM << 8 | GET_CHAIN, &everywhere, |payload| {
@@ -37,7 +51,7 @@ pub fn forbids_forwarding(device: &str, ipv6: bool) -> io::Result<Option<String>
         }
         let number =
             |value: Option<&[u8]>| value.and_then(|value| u32_at(value, 0)).map(u32::from_be);
-        let drops = number(hook) == Some(FORWARD) && number(policy) == Some(DROPS);
+        let drops = number(hook) == Some(at) && number(policy) == Some(DROPS);
         let is_routed = ROUTED.contains(&family) && (ipv6 || family != IPV6);
         (drops && is_routed).then_some((family, table?, chain?))
     })?;

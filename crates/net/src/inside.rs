@@ -4,6 +4,7 @@
 use std::io;
 use std::net::IpAddr;
 
+use crate::link_name::LinkName;
 use crate::route::{Link, Route, Routes};
 
 /// Tunnels, which carry bare packets.
@@ -20,22 +21,27 @@ const PORTS: [&str; 3] = ["veth", "tun", "dummy"];
 pub struct Inside(pub(crate) Vec<u32>);
 
 impl Inside {
-    /// Those that there are now, but for those that the bond uses: by their names, or by addresses of theirs.
+    /// Those that there are now, but for those that the bond uses: by their names, or by addresses of theirs. What
+    /// is `shared` leads to machines that use the bond, too.
     ///
     /// # Errors
     /// When the kernel does not tell.
-    pub fn look(used: &[String], used_addresses: &[IpAddr]) -> io::Result<Self> {
+    pub fn look(
+        used: &[String],
+        used_addresses: &[IpAddr],
+        shared: &[LinkName],
+    ) -> io::Result<Self> {
         let routes = Routes::open()?;
         let (links, addresses) = (routes.links()?, routes.addresses()?);
         let by_address = addresses.iter().filter(|one| used_addresses.contains(&one.address));
         let mut numbers: Vec<_> = by_address.map(|one| one.link).collect();
         let by_name = links.iter().filter(|link| used.contains(&link.name));
         numbers.extend(by_name.map(|link| link.index));
-        Ok(inside_of(&links, &routes.defaults()?, &numbers))
+        Ok(inside_of(&links, &routes.defaults()?, &numbers, shared))
     }
 }
 
-fn inside_of(links: &[Link], defaults: &[Route], used: &[u32]) -> Inside {
+fn inside_of(links: &[Link], defaults: &[Route], used: &[u32], shared: &[LinkName]) -> Inside {
     // One of several next hops may lead anywhere.
     let has_default =
         |index| defaults.iter().any(|route| route.link.is_none_or(|link| link == index));
@@ -53,7 +59,8 @@ fn inside_of(links: &[Link], defaults: &[Route], used: &[u32]) -> Inside {
             "bridge" => is_named && has_ports_inside(link.index, links, used),
             _ => false,
         };
-        leads_inside && !has_default(link.index)
+        let is_shared = shared.iter().any(|name| name.as_str() == link.name);
+        (leads_inside || is_shared) && !has_default(link.index)
     };
     let mut found: Vec<_> = links.iter().filter(is_inside).map(|link| link.index).collect();
     found.sort_unstable();
@@ -104,9 +111,19 @@ mod tests {
             metric: 0,
         };
         let defaults = [default(6), default(10), default(12)];
-        assert_eq!(inside_of(&links, &defaults, &[]).0, [3, 5, 7, 8, 9, 11, 12]);
-        assert_eq!(inside_of(&links, &defaults, &[3, 9, 12]).0, [5, 7, 8, 11]);
+        assert_eq!(inside_of(&links, &defaults, &[], &[]).0, [3, 5, 7, 8, 9, 11, 12]);
+        assert_eq!(inside_of(&links, &defaults, &[3, 9, 12], &[]).0, [5, 7, 8, 11]);
+        let shared = ["eth0", "br-lan"].map(|text| text.parse().unwrap());
+        assert_eq!(
+            inside_of(&links, &defaults, &[3, 9, 12], &shared).0,
+            [2, 5, 7, 8, 11],
+            "one with a default route leads out"
+        );
         let several = [Route { link: None, ..default(0) }];
-        assert_eq!(inside_of(&links, &several, &[]).0, [11, 12], "nobody knows where they lead");
+        assert_eq!(
+            inside_of(&links, &several, &[], &[]).0,
+            [11, 12],
+            "nobody knows where they lead"
+        );
     }
 }

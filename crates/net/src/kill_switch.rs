@@ -578,7 +578,7 @@ mod tests {
         batch_begin(&mut batch);
         ANEW.make_lasting(&mut batch);
         ANEW.chain(&mut batch, "output", "route", OUTPUT, -150);
-        ANEW.rule(&mut batch, "output", |list| list.set_mark(7));
+        ANEW.rule(&mut batch, "output", |list| list.set_mark_bits(u32::MAX, 7));
         batch_end(&mut batch);
         switch.socket.request(batch).unwrap();
         let send = || {

@@ -34,10 +34,13 @@ mod exit_table;
 #[cfg(feature = "capture")]
 mod firewall;
 #[cfg(feature = "capture")]
+mod forwarding;
+#[cfg(feature = "capture")]
 mod inside;
 mod journal;
 #[cfg(feature = "capture")]
 mod kill_switch;
+mod link_name;
 mod message;
 #[cfg(feature = "capture")]
 mod nft;
@@ -48,6 +51,10 @@ mod portal;
 mod route;
 #[cfg(feature = "capture")]
 mod rules;
+#[cfg(feature = "capture")]
+mod share;
+#[cfg(feature = "capture")]
+mod share_table;
 mod socket;
 mod sys;
 mod watch;
@@ -61,19 +68,20 @@ pub use exception::{Exception, ParseExceptionError};
 #[cfg(feature = "capture")]
 pub use exit::{EXIT_DEVICE, Exit, ExitConfig};
 #[cfg(feature = "capture")]
-pub use firewall::forbids_forwarding;
+pub use firewall::{forbids_forwarding, forbids_input};
 #[cfg(feature = "capture")]
 pub use inside::Inside;
 pub use journal::Journal;
 #[cfg(feature = "capture")]
 pub use kill_switch::{KillSwitch, MARK, Near};
+pub use link_name::{LinkName, ParseLinkNameError};
 #[cfg(feature = "capture")]
 pub use nft::tables;
 #[cfg(feature = "capture")]
 pub use own_address::{FIRST_CLIENT, LAST_CLIENT, addresses_v4, addresses_v6};
 #[cfg(feature = "capture")]
 pub use portal::Portal;
-pub use route::{Address, Link, Route, Routes, Rule, RuleAction};
+pub use route::{Address, Input, Link, Route, Routes, Rule, RuleAction};
 #[cfg(feature = "capture")]
 pub use rules::{TABLE, remove_leftovers};
 pub use watch::Watch;

@@ -9,7 +9,9 @@ use std::ops::RangeInclusive;
 
 use rustix::net::netlink;
 
+use crate::link_name::LinkName;
 use crate::message::{ACK, APPEND, Builder, CREATE, EXCL, attributes, text, u32_at};
+use crate::share_table;
 use crate::socket::Netlink;
 
 /// The table's name.
@@ -41,13 +43,13 @@ const OWNER: u32 = 2;
 /// That of one that does nothing.
 const DORMANT: u32 = 1;
 /// Hooks and the usual priorities there.
-const PREROUTING: u32 = 0;
+pub(crate) const PREROUTING: u32 = 0;
 pub(crate) const INPUT: u32 = 1;
 pub(crate) const FORWARD: u32 = 2;
 pub(crate) const OUTPUT: u32 = 3;
 pub(crate) const POSTROUTING: u32 = 4;
 const RAW: i32 = -300;
-const DNAT: i32 = -100;
+pub(crate) const DNAT: i32 = -100;
 const FILTER: i32 = 0;
 pub(crate) const SOURCE_NAT: i32 = 100;
 /// Keys of the expression `meta`.
@@ -103,6 +105,14 @@ const OF_A_CONNECTION: u32 = 2 | 4;
 const NEW: u32 = 8;
 /// The flag of a translation to given ports (linux/netfilter/nf_nat.h).
 const PORTS_GIVEN: u32 = 2;
+/// The key of `ct` for what has been done to a connection, and the bit of it for a target that was translated
+/// (linux/netfilter/nf_conntrack_common.h).
+const STATUS: u32 = 2;
+const REDIRECTED: u32 = 1 << 5;
+/// What the expression `fib` tells, the name of the way out, and what it goes by: target and mark.
+const FIB_OUT_NAME: u32 = 2;
+const FIB_TARGET: u32 = 2;
+const FIB_MARK: u32 = 4;
 /// How values are compared.
 const EQUAL: u32 = 0;
 const UNEQUAL: u32 = 1;
@@ -129,13 +139,17 @@ pub(crate) struct Redirect<'a> {
     pub(crate) v6: Option<Ports>,
     /// The device's addresses: packets to them from any other link are dropped.
     pub(crate) addresses: &'a [IpAddr],
+    /// Links of whose machines the same is redirected, wherever it comes from.
+    pub(crate) shared: &'a [LinkName],
+    /// Ports to which those machines' connections are left alone.
+    pub(crate) excepted: &'a [u16],
 }
 
 /// The table; it is gone when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Table {
-    socket: Netlink,
-    device: String,
+    pub(crate) socket: Netlink,
+    pub(crate) device: String,
 }
 
 impl Table {
@@ -149,13 +163,14 @@ impl Table {
         batch_begin(&mut batch);
         TABLE.make(&mut batch);
         TABLE.chain(&mut batch, "output", "nat", OUTPUT, DNAT);
+        let place = ("output", Some(redirect.device));
         for (family, ports) in [(&V4, redirect.v4), (&V6, redirect.v6)] {
             let Some(ports) = ports else { continue };
             set(&mut batch, family);
             if let Some(refused) = ports.refused {
-                redirect_rule(&mut batch, redirect.device, family, Some(family.set), refused);
+                redirect_rule(&mut batch, place, family, Some(family.set), refused);
             }
-            redirect_rule(&mut batch, redirect.device, family, None, ports.to);
+            redirect_rule(&mut batch, place, family, None, ports.to);
         }
         TABLE.chain(&mut batch, GUARD, "filter", PREROUTING, RAW);
         for &address in redirect.addresses {
@@ -168,6 +183,9 @@ impl Table {
             list.is_of_no_connection();
             list.drop();
         });
+        if !redirect.shared.is_empty() {
+            share_table::write(&mut batch, redirect);
+        }
         batch_end(&mut batch);
         socket.request(batch)?;
         Ok(Self { socket, device: redirect.device.to_owned() })
@@ -207,19 +225,21 @@ impl Table {
 }
 
 /// What tells the families apart.
-struct Family {
+pub(crate) struct Family {
     /// Its number.
     number: u8,
     /// Where a packet's target address stands, and its length.
     target: (u32, usize),
     /// The set of targets that are refused.
-    set: &'static str,
+    pub(crate) set: &'static str,
     /// That set's number in the transaction that makes it.
     set_number: u32,
 }
 
-static V4: Family = Family { number: IPV4, target: (16, 4), set: "refused4", set_number: 1 };
-static V6: Family = Family { number: IPV6, target: (24, 16), set: "refused6", set_number: 2 };
+pub(crate) static V4: Family =
+    Family { number: IPV4, target: (16, 4), set: "refused4", set_number: 1 };
+pub(crate) static V6: Family =
+    Family { number: IPV6, target: (24, 16), set: "refused6", set_number: 2 };
 
 impl Family {
     /// The length of an address and a port in registers.
@@ -323,7 +343,7 @@ pub(crate) struct Writer {
     name: &'static str,
 }
 
-const TABLE: Writer = Writer::new(NAME);
+pub(crate) const TABLE: Writer = Writer::new(NAME);
 
 impl Writer {
     pub(crate) const fn new(name: &'static str) -> Self {
@@ -610,13 +630,31 @@ impl Expressions<'_> {
         verdict(self.0, ACCEPT);
     }
 
-    /// Marks the packet, as other programs' rules do.
-    #[cfg(test)]
-    pub(crate) fn set_mark(&mut self, mark: u32) {
-        load(self.0, REGISTER, &mark.to_ne_bytes());
+    /// Sets those bits of the packet's mark that are in `bits`, and leaves the others as they are.
+    pub(crate) fn set_mark_bits(&mut self, bits: u32, mark: u32) {
+        load_meta(self.0, MARK, REGISTER);
+        self.change(&(!bits).to_ne_bytes(), &mark.to_ne_bytes());
         expression(self.0, "meta", |data| {
             data.attribute(2, &be(MARK)).attribute(3, &be(REGISTER));
         });
+    }
+
+    /// A packet of this machine with this target and mark would go out by this device.
+    pub(crate) fn way_is(&mut self, device: &str) {
+        expression(self.0, "fib", |data| {
+            data.attribute(1, &be(REGISTER)).attribute(2, &be(FIB_OUT_NAME));
+            data.attribute(3, &be(FIB_TARGET | FIB_MARK));
+        });
+        compare(self.0, EQUAL, &padded(device));
+    }
+
+    /// Its target is what it was when it came.
+    pub(crate) fn is_not_redirected(&mut self) {
+        expression(self.0, "ct", |data| {
+            data.attribute(1, &be(REGISTER)).attribute(2, &be(STATUS));
+        });
+        self.mask(&REDIRECTED.to_ne_bytes());
+        compare(self.0, EQUAL, &[0; 4]);
     }
 
     /// It leaves with the address of the interface by which it does.
@@ -674,11 +712,19 @@ fn family_of(address: IpAddr) -> (&'static Family, Vec<u8>) {
     }
 }
 
-/// `meta nfproto F meta oifname D meta l4proto tcp [ip daddr . tcp dport @SET] redirect to :PORT`
-fn redirect_rule(batch: &mut Builder, device: &str, family: &Family, set: Option<&str>, port: u16) {
-    TABLE.rule(batch, "output", |Expressions(list)| {
+/// `meta nfproto F [meta oifname D] meta l4proto tcp [ip daddr . tcp dport @SET] redirect to :PORT`, in a chain
+pub(crate) fn redirect_rule(
+    batch: &mut Builder,
+    (chain, device): (&str, Option<&str>),
+    family: &Family,
+    set: Option<&str>,
+    port: u16,
+) {
+    TABLE.rule(batch, chain, |Expressions(list)| {
         meta(list, FAMILY, EQUAL, &[family.number]);
-        meta(list, OUT_NAME, EQUAL, &padded(device));
+        if let Some(device) = device {
+            meta(list, OUT_NAME, EQUAL, &padded(device));
+        }
         meta(list, PROTOCOL, EQUAL, &[TCP]);
         if let Some(set) = set {
             let (offset, length) = family.target;

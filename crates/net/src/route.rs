@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use crate::link_name::LinkName;
 use crate::message::{ACK, Builder, CREATE, EXCL, attributes, text, u16_at, u32_at};
 use crate::socket::Netlink;
 
@@ -47,6 +48,8 @@ const LOOPBACK: u32 = 8;
 const ETHERNET: u16 = 1;
 /// The protocol number of TCP.
 pub(crate) const TCP: u8 = 6;
+/// The interface that packets of this machine's own programs come by.
+const LOCAL: &str = "lo";
 /// An IPv6 address that is used without a search for duplicates.
 const NO_DAD: u8 = 2;
 
@@ -112,6 +115,17 @@ pub enum RuleAction {
     Unreachable,
 }
 
+/// Where packets come from that a rule holds for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// From anywhere.
+    Any,
+    /// From this machine's own programs.
+    Local,
+    /// From outside, by this interface.
+    Link(LinkName),
+}
+
 /// A rule: which table is asked for the way of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
@@ -119,8 +133,10 @@ pub struct Rule {
     pub ipv6: bool,
     /// Its place: less is asked first.
     pub priority: u32,
-    /// It holds for packets of this machine only.
-    pub local: bool,
+    /// It holds for packets that come from here only.
+    pub input: Input,
+    /// It holds for packets only that have all bits of this mark.
+    pub mark: Option<u32>,
     /// It holds for packets of this IP protocol only, such as 6 for TCP.
     pub protocol: Option<u8>,
     /// It holds for packets from this network only.
@@ -141,7 +157,8 @@ impl Rule {
         Self {
             ipv6,
             priority,
-            local: true,
+            input: Input::Local,
+            mark: None,
             protocol: Some(TCP),
             from: None,
             to: None,
@@ -441,8 +458,18 @@ fn write_rule(request: &mut Builder, kind: u16, flags: u16, rule: &Rule) {
     if let Some(port) = rule.port {
         message.attribute(24, &[port.to_ne_bytes(); 2].concat());
     }
-    if rule.local {
-        message.text(3, "lo");
+    match rule.input {
+        Input::Any => {}
+        Input::Local => {
+            message.text(3, LOCAL);
+        }
+        Input::Link(name) => {
+            message.text(3, name.as_str());
+        }
+    }
+    if let Some(mark) = rule.mark {
+        // The mark, and which bits of it count.
+        message.attribute(10, &mark.to_ne_bytes()).attribute(16, &mark.to_ne_bytes());
     }
     match rule.action {
         RuleAction::Lookup(table) => {
@@ -525,12 +552,13 @@ fn parse_rule(payload: &[u8]) -> Option<Rule> {
     };
     let (mut table, mut longer, mut goto, mut is_kernels) = (u32::from(table), None, None, false);
     let mut rule = Rule::new(family == INET6, 0, RuleAction::Unreachable);
-    (rule.local, rule.protocol) = (false, None);
+    (rule.input, rule.protocol) = (Input::Any, None);
+    let mut bits = None;
     for (kind, value) in attributes(payload.get(12..)?) {
         match kind {
             1 => rule.to = Some((address_of(value)?, to_length)),
             2 => rule.from = Some((address_of(value)?, from_length)),
-            3 => rule.local = text(value) == "lo",
+            3 => rule.input = input_of(&text(value))?,
             4 => goto = u32_at(value, 0),
             6 => rule.priority = u32_at(value, 0)?,
             // "None" is written as minus one.
@@ -539,8 +567,10 @@ fn parse_rule(payload: &[u8]) -> Option<Rule> {
             20 => rule.user = Some(u32_at(value, 0).filter(|&one| u32_at(value, 4) == Some(one))?),
             21 => is_kernels = value == [RULE_ORIGIN],
             22 => rule.protocol = Some(*value.first()?),
-            // Those of the mark, the way out and the port of origin are of no rule made here.
-            10 | 16 | 17 | 23 => return None,
+            10 => rule.mark = Some(u32_at(value, 0)?),
+            16 => bits = Some(u32_at(value, 0)?),
+            // Those of the way out and the port of origin are of no rule made here.
+            17 | 23 => return None,
             24 => rule.port = Some(u16_at(value, 0).filter(|&one| u16_at(value, 2) == Some(one))?),
             _ => {}
         }
@@ -553,8 +583,16 @@ fn parse_rule(payload: &[u8]) -> Option<Rule> {
         (UNREACHABLE, _) => RuleAction::Unreachable,
         _ => return None,
     };
+    // Of ours a mark is all bits that count.
+    if rule.mark.unwrap_or(0) != bits.unwrap_or(0) {
+        return None;
+    }
     // Others may have rules for all packets where ours stand.
     (rule.protocol.is_some() || is_kernels).then_some(rule)
+}
+
+fn input_of(name: &str) -> Option<Input> {
+    if name == LOCAL { Some(Input::Local) } else { name.parse().ok().map(Input::Link) }
 }
 
 /// Feeds all parsers.
@@ -573,7 +611,10 @@ mod tests {
     fn rules_are_read_as_written() {
         let bases: [(IpAddr, u8); 2] =
             [("8000::".parse().unwrap(), 1), ("fd57::2".parse().unwrap(), 128)];
-        let rule = |from, local, action| Rule { from, local, ..Rule::new(true, 5281, action) };
+        let rule = |from, is_local, action| {
+            let input = if is_local { Input::Local } else { Input::Any };
+            Rule { from, input, ..Rule::new(true, 5281, action) }
+        };
         let whole = rule(None, true, RuleAction::Lookup(MAIN));
         for rule in [
             rule(Some(bases[0]), true, RuleAction::Lookup(MAIN)),
@@ -587,6 +628,8 @@ mod tests {
             Rule { user: Some(1000), ..whole },
             Rule { protocol: None, ..whole },
             Rule { protocol: Some(17), port: Some(53), ..whole },
+            Rule { input: Input::Link("eth1".parse().unwrap()), ..whole },
+            Rule { mark: Some(0x0200_0000), ..whole },
         ] {
             let mut request = Builder::default();
             write_rule(&mut request, NEW_RULE, 0, &rule);

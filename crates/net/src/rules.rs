@@ -5,8 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 
 use crate::exception::Exception;
+use crate::link_name::LinkName;
 use crate::portal::{self, PORTAL_RULES, PORTAL_TABLE};
-use crate::route::{MAIN, Routes, Rule, RuleAction, TCP};
+use crate::route::{Input, MAIN, Routes, Rule, RuleAction, TCP};
 
 /// The routing table with the default routes through the device.
 pub const TABLE: u32 = 30565;
@@ -15,9 +16,13 @@ pub const TABLE: u32 = 30565;
 const EXCEPTIONS: u32 = 5279;
 const FIRST_RULE: u32 = 5280;
 const LAST_RULE: u32 = 5285;
+/// Those of what comes from machines behind shared links, from the first to the last.
+const SHARED: u32 = 5273;
+/// The mark of such a machine's TCP while the kernel is asked where it would go. Nothing leaves with it.
+pub(crate) const ASKED: u32 = 0x0200_0000;
 /// The protocol number of UDP, and the port of DNS.
 const UDP: u8 = 17;
-const DNS: u16 = 53;
+pub(crate) const DNS: u16 = 53;
 /// Those of earlier versions, which may have left some.
 const FORMER_RULES: RangeInclusive<u32> = 5200..=5204;
 
@@ -38,7 +43,10 @@ pub fn remove_leftovers() -> io::Result<usize> {
 /// Whether a rule is one of those made here.
 fn is_ours(rule: &Rule) -> bool {
     let priority = rule.priority;
-    ((PORTAL_RULES..=LAST_RULE).contains(&priority) || FORMER_RULES.contains(&priority))
+    let is_place = (SHARED..=SHARED + 3).contains(&priority)
+        || (PORTAL_RULES..=LAST_RULE).contains(&priority)
+        || FORMER_RULES.contains(&priority);
+    is_place
         && match rule.action {
             RuleAction::Lookup(table) => [TABLE, MAIN, PORTAL_TABLE].contains(&table),
             RuleAction::LookupLonger(table, length) => (table, length) == (MAIN, 0),
@@ -142,6 +150,43 @@ pub(crate) fn exceptions(all: &[Exception], ipv6: bool, scope: Scope) -> Vec<Rul
         let near = near.map(|(address, length)| (IpAddr::V4(address), length));
         rules.extend(near.map(|network| Rule { to: Some(network), ..whole }));
     }
+    without_doubles(rules)
+}
+
+/// The rules by which what comes from machines behind shared links is captured, of one family. Their TCP ends
+/// here, so that only the question where it would go is answered; what goes on by itself is routed to the device.
+pub(crate) fn shared(links: &[LinkName], all: &[Exception], ipv6: bool, scope: Scope) -> Vec<Rule> {
+    if links.is_empty() {
+        return Vec::new();
+    }
+    let past = RuleAction::Goto(LAST_RULE);
+    let asked = Rule { mark: Some(ASKED), ..Rule::new(ipv6, SHARED, past) };
+    let by_link = |&link: &LinkName| Rule { input: Input::Link(link), mark: None, ..asked };
+    let routed = links.iter().filter(|_| scope != Scope::Tcp).map(by_link);
+    let mut rules: Vec<Rule> = routed.clone().collect();
+    for kind in std::iter::once(asked).chain(routed.map(|tcp| Rule { protocol: None, ..tcp })) {
+        let at = |place, action| Rule { priority: SHARED + place, action, ..kind };
+        let to_port = |port| Rule { protocol: Some(UDP), port: Some(port), ..at(1, past) };
+        for exception in all {
+            match *exception {
+                Exception::Network(address, length) if address.is_ipv6() == ipv6 => {
+                    rules.push(Rule { to: Some((address, length)), ..at(1, past) });
+                }
+                // Ports of TCP are left out before the question is asked, and machines have no users here.
+                Exception::Port(port) if kind != asked => rules.push(to_port(port)),
+                _ => {}
+            }
+        }
+        if scope == (Scope::All { dns: false }) && kind != asked {
+            rules.push(to_port(DNS));
+        }
+        rules.push(at(2, RuleAction::LookupLonger(MAIN, 0)));
+        rules.push(at(3, RuleAction::Lookup(TABLE)));
+    }
+    without_doubles(rules)
+}
+
+fn without_doubles(rules: Vec<Rule>) -> Vec<Rule> {
     let mut found: Vec<Rule> = Vec::new();
     for rule in rules {
         if !found.contains(&rule) {
@@ -160,14 +205,24 @@ mod tests {
     fn our_rules_are_known_again_and_others_are_not() {
         let own = addresses_v6(2)[0];
         let excepted = ["10.1.0.0/16", "2001:db8::/32", "port:22", "uid:7"];
-        let excepted: [Exception; 4] = excepted.map(|text| text.parse().unwrap());
+        let excepted_by: [Exception; 4] = excepted.map(|text| text.parse().unwrap());
         let wide = Scope::All { dns: true };
         let excepted =
-            |scope| [false, true].map(|ipv6| exceptions(&excepted, ipv6, scope)).concat();
+            |scope| [false, true].map(|ipv6| exceptions(&excepted_by, ipv6, scope)).concat();
         assert_eq!(excepted(wide).len(), 1 + 1 + 4 + 2 + 2);
         let ours =
             |scope| [rules_v4(addresses_v4(2)[0], scope), rules_v6(own, scope), excepted(scope)];
         assert!([wide, Scope::All { dns: false }].map(ours).concat().concat().iter().all(is_ours));
+        let links: [LinkName; 2] = ["eth1", "docker0"].map(|text| text.parse().unwrap());
+        for scope in [Scope::Tcp, wide, Scope::All { dns: false }] {
+            let shared = [false, true].map(|ipv6| shared(&links, &excepted_by, ipv6, scope));
+            let number = match scope {
+                Scope::Tcp => 1 + 2,
+                Scope::All { dns } => 1 + 2 + 2 * (1 + 1 + 1 + 2 + usize::from(!dns)),
+            };
+            assert!(shared.iter().all(|rules| rules.len() == number), "{scope:?}: {shared:#?}");
+            assert!(shared.concat().iter().all(is_ours));
+        }
         let all = ours(Scope::Tcp);
         assert_eq!(all[2].len(), 1 + 1 + 2 + 2);
         assert!(all.concat().iter().all(is_ours));

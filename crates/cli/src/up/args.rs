@@ -8,13 +8,14 @@ use std::path::PathBuf;
 use clap::Args;
 use rustix::process::geteuid;
 use weftline::{Client, LocalService};
-use weftline_net::Exception;
+use weftline_net::{Exception, LinkName};
 use weftline_tunnel::bond::LaneLink;
 
 use super::Files;
 use super::invited::basis;
 use super::links::{self, Links};
 use super::saved::{self, Calls, Saved};
+use super::share;
 use crate::connect::{ClientParts, Shown};
 use crate::failure::Failure;
 use crate::invite::Invite;
@@ -35,6 +36,10 @@ pub(crate) struct UpArgs {
     /// may be given several times, besides `except` in up.toml
     #[arg(long, value_name = "WHAT")]
     pub(super) except: Vec<String>,
+    /// An interface, such as eth1 or docker0, behind which other machines or containers use the bond, too; may be
+    /// given several times, besides `share` in up.toml
+    #[arg(long, value_name = "LINK", hide_short_help = true)]
+    pub(super) share: Vec<String>,
     /// Whether downloads and uploads make way for calls over UDP: on or off [default: what `calls` in
     /// up.toml says, else off]
     #[arg(long, value_name = "on|off", hide_possible_values = true, hide_short_help = true)]
@@ -99,6 +104,8 @@ pub(super) struct Wish {
     pub(super) exceptions: Vec<Exception>,
     /// The links to use, as `--path` has them.
     pub(super) paths: Vec<String>,
+    /// Links of whose machines the same is captured.
+    pub(super) shared: Vec<LinkName>,
     /// Whether questions to DNS go to the server, too.
     pub(super) dns: bool,
     /// Whether downloads and uploads make way for calls.
@@ -108,6 +115,17 @@ pub(super) struct Wish {
     pub(super) lan: bool,
     /// Where metrics are fetched.
     pub(super) metrics: Option<SocketAddr>,
+}
+
+impl Wish {
+    /// The links to use.
+    ///
+    /// # Errors
+    /// When one is written wrong.
+    pub(super) fn links(&self) -> Result<Links, Failure> {
+        let links = Links::new(&self.paths, self.invite.addresses.clone())?;
+        Ok(links.without(&self.shared))
+    }
 }
 
 impl UpArgs {
@@ -123,6 +141,7 @@ impl UpArgs {
         let is_new = given.is_some();
         let exceptions = saved.except.iter().chain(&self.except).map(|text| text.parse());
         let exceptions = exceptions.collect::<Result<_, _>>().map_err(Failure::wrong_use)?;
+        let shared = share::names(saved.share.iter().chain(&self.share))?;
         let saved = Saved { invite: given.or(saved.invite), ..saved };
         let invite = saved.invite(&kept)?.parse().map_err(Failure::wrong_use)?;
         let dns = saved.dns != Some(saved::Dns::System);
@@ -130,7 +149,19 @@ impl UpArgs {
         let (strict, lan) = (saved.strict || self.strict, saved.lan || self.lan);
         let paths = saved::paths(&self.path, saved.path);
         let metrics = self.metrics.or(saved.metrics);
-        Ok(Wish { invite, is_new, kept, exceptions, paths, dns, calls, strict, lan, metrics })
+        Ok(Wish {
+            invite,
+            is_new,
+            kept,
+            exceptions,
+            paths,
+            shared,
+            dns,
+            calls,
+            strict,
+            lan,
+            metrics,
+        })
     }
 
     /// # Errors

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 use weftline::{Bind, ClientBuilder, PathConfig};
-use weftline_net::{DEVICE, Journal, Link, MARK, Route, Routes};
+use weftline_net::{DEVICE, Journal, Link, LinkName, MARK, Route, Routes};
 use weftline_tunnel::Via;
 use weftline_tunnel::bond::LaneLink;
 
@@ -23,8 +23,9 @@ const MAX_LINKS: usize = 8;
 pub(super) struct Links {
     /// Those named on the command line.
     named: Vec<PathConfig>,
-    /// Whether others are found.
+    /// Whether others are found, and which never are.
     auto: bool,
+    without: Vec<LinkName>,
     /// Interfaces that were found.
     found: Vec<String>,
     servers: Vec<SocketAddr>,
@@ -45,7 +46,13 @@ impl Links {
         let auto = texts.is_empty() || texts.iter().any(|text| is_auto(&text));
         let given = texts.iter().filter(|text| !is_auto(text));
         let named = given.map(|text| paths::parse(text)).collect::<Result<_, _>>()?;
-        Ok(Self { named, auto, found: Vec::new(), servers, pairs: Vec::new() })
+        let (found, pairs, without) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(Self { named, auto, without, found, servers, pairs })
+    }
+
+    /// The same, and never one of these: machines are behind them that use the bond.
+    pub(super) fn without(self, shared: &[LinkName]) -> Self {
+        Self { without: shared.to_vec(), ..self }
     }
 
     /// The same, if one of those that are named is there, or others are found.
@@ -93,7 +100,10 @@ impl Links {
             self.found.retain(|name| links.iter().any(|link| link.name == *name));
             for route in &defaults {
                 let link = links.iter().find(|link| Some(link.index) == route.link);
-                let Some(link) = link.filter(|link| is_way_out(link)) else { continue };
+                let is_shared =
+                    |link: &Link| self.without.iter().any(|name| name.as_str() == link.name);
+                let is_one = |link: &&Link| is_way_out(link) && !is_shared(link);
+                let Some(link) = link.filter(is_one) else { continue };
                 let is_named = |path: &PathConfig| path.bind == Bind::Interface(link.name.clone());
                 if !self.found.contains(&link.name)
                     && !self.named.iter().any(is_named)

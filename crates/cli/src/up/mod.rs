@@ -15,6 +15,7 @@ mod presence;
 mod refusals;
 mod resolved;
 mod saved;
+mod share;
 mod strict;
 
 use std::io;
@@ -229,7 +230,8 @@ impl Reached {
     /// Asks the server over all links what it offers.
     async fn server(wish: &Wish, files: &Files) -> Result<Self, Failure> {
         let invite = &wish.invite;
-        let mut links = Links::new(&wish.paths, invite.addresses.clone())?.provided()?;
+        let mut links = wish.links()?.provided()?;
+        share::check(&wish.shared, &links.interfaces().0)?;
         let basis = basis(invite)?;
         let found = links.look()?;
         if found.is_empty() {
@@ -253,11 +255,12 @@ async fn capture(
     (wish, number): (&Wish, u16),
     files: &Files,
 ) -> Result<(Forwarder, Arc<Capture>, bool), Failure> {
-    let (v4, v6) = listeners(offer.ipv6)?;
+    let (v4, v6) = listeners(offer.ipv6, !wish.shared.is_empty())?;
     let config = CaptureConfig {
         port_v4: port(&v4)?,
         ipv6: v6.as_ref().map_or(Ok(Ipv6::Refused), |one| port(one).map(Ipv6::Redirect))?,
         exceptions: wish.exceptions.clone(),
+        shared: wish.shared.clone(),
         client: number,
         journal: files.journal.clone(),
     };
@@ -294,6 +297,8 @@ struct Up {
     server: String,
     /// Whether the server carries IPv6, too.
     ipv6: bool,
+    /// Whose packets it takes there.
+    whose: String,
 }
 
 impl Up {
@@ -349,17 +354,18 @@ impl Up {
             watch,
             server,
             ipv6,
+            whose: share::whose(&wish.shared),
         })
     }
 
     /// Has shown what goes to the server, now and when that changes.
     fn show_scope(&self, life: &Arc<Life>) {
-        let is_strict = self.is_strict;
+        let (is_strict, whose) = (self.is_strict, self.whose.clone());
         let show = move |life: &Life, is_wide: bool, is_suspended: bool| {
             let what = if is_suspended {
                 "nothing, as the server does not answer: all goes directly".to_owned()
             } else {
-                format!("{} of this machine", carries(is_wide))
+                format!("{} of {whose}", carries(is_wide))
             };
             let strict = is_strict.then(|| "kill switch: closed".to_owned());
             life.set_listening([format!("{DEVICE}: {what}")].into_iter().chain(strict).collect());
@@ -394,8 +400,9 @@ impl Up {
     fn summary(&self) -> String {
         let family = if self.ipv6 { "" } else { ", IPv4 only" };
         format!(
-            "{} of this machine goes to {} over {}{family}; 'weftline down' ends that",
+            "{} of {} goes to {} over {}{family}; 'weftline down' ends that",
             self.carries(),
+            self.whose,
             self.server,
             self.links.names().join(", ")
         )

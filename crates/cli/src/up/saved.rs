@@ -39,6 +39,13 @@ pub(super) struct Saved {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub(super) path: Vec<String>,
+    /// Links of whose machines the same is captured, as `--share` has them.
+    #[serde(
+        default,
+        deserialize_with = "config::one_or_many",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub(super) share: Vec<String>,
     /// Where metrics are fetched, as `--metrics` has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) metrics: Option<SocketAddr>,

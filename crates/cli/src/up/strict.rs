@@ -4,10 +4,10 @@ use std::convert::Infallible;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use weftline_net::{DEVICE, Inside, KillSwitch, Near, NetError};
+use weftline_net::{DEVICE, Inside, KillSwitch, LinkName, Near, NetError};
 
 use super::args::Wish;
-use super::{Links, UpArgs, saved};
+use super::{Links, UpArgs, saved, share};
 use crate::config;
 use crate::failure::Failure;
 
@@ -24,6 +24,7 @@ pub(super) struct Strict {
     /// Links that lead inside, and those of the bond, which never do: by their names and addresses.
     inside: Inside,
     used: (Vec<String>, Vec<IpAddr>),
+    shared: Vec<LinkName>,
 }
 
 impl Strict {
@@ -31,10 +32,15 @@ impl Strict {
     ///
     /// # Errors
     /// When the kernel cannot do it, or does not let us.
-    pub(super) fn close(lan: bool, used: (Vec<String>, Vec<IpAddr>)) -> Result<Self, Failure> {
-        let (switch, near, inside) = (KillSwitch::connect()?, networks(lan), inside(&used));
+    fn close(
+        lan: bool,
+        used: (Vec<String>, Vec<IpAddr>),
+        shared: Vec<LinkName>,
+    ) -> Result<Self, Failure> {
+        let (switch, near, inside) =
+            (KillSwitch::connect()?, networks(lan), inside(&used, &shared));
         switch.close(DEVICE, &inside, &near)?;
-        let strict = Self { switch, lan, near, inside, used };
+        let strict = Self { switch, lan, near, inside, used, shared };
         tracing::info!("the kill switch is closed until 'weftline down'");
         Ok(strict)
     }
@@ -56,10 +62,11 @@ impl Strict {
             );
         }
         // What is wrong with the links is told of later.
-        let kept = config::read::<saved::Saved>(&kept).map(|saved| saved.path).unwrap_or_default();
-        let links = Links::new(&saved::paths(&args.path, kept), Vec::new());
+        let kept = config::read::<saved::Saved>(&kept).unwrap_or_default();
+        let shared = share::names(kept.share.iter().chain(&args.share)).unwrap_or_default();
+        let links = Links::new(&saved::paths(&args.path, kept.path), Vec::new());
         let used = links.map(|links| links.interfaces()).unwrap_or_default();
-        Self::close(lan || args.lan, used).map(Some)
+        Self::close(lan || args.lan, used, shared).map(Some)
     }
 
     /// Closes it if that is wished for, and it is not `closed` by now: whoever has closed it has said until when.
@@ -85,8 +92,8 @@ impl Strict {
                  up.toml), or strict",
             ));
         }
-        let links = Links::new(&wish.paths, wish.invite.addresses.clone())?;
-        closed.map_or_else(|| Self::close(wish.lan, links.interfaces()), Ok).map(Some)
+        let (links, shared) = (wish.links()?, wish.shared.clone());
+        closed.map_or_else(|| Self::close(wish.lan, links.interfaces(), shared), Ok).map(Some)
     }
 
     /// Follows the networks of links, and closes it again if somebody has opened it.
@@ -97,7 +104,7 @@ impl Strict {
     }
 
     fn try_keep(&mut self) -> Result<(), NetError> {
-        let (near, inside) = (networks(self.lan), inside(&self.used));
+        let (near, inside) = (networks(self.lan), inside(&self.used, &self.shared));
         if !KillSwitch::is_closed().unwrap_or(false) {
             self.switch.close(DEVICE, &inside, &near)?;
             tracing::warn!("the kill switch was removed by somebody: it is closed again");
@@ -118,8 +125,8 @@ pub(super) async fn keep_closed(strict: &mut Option<Strict>) -> Infallible {
 }
 
 /// The links that lead inside now.
-fn inside((names, addresses): &(Vec<String>, Vec<IpAddr>)) -> Inside {
-    Inside::look(names, addresses).unwrap_or_else(|error| {
+fn inside((names, addresses): &(Vec<String>, Vec<IpAddr>), shared: &[LinkName]) -> Inside {
+    Inside::look(names, addresses, shared).unwrap_or_else(|error| {
         tracing::warn!("containers and tunnels are not reached: {error}");
         Inside::default()
     })

@@ -64,7 +64,7 @@ fn try_all(net: &Network) {
 }
 
 /// All that a sniffer has seen but for what may be.
-fn leaks(sniffer: Sniffer, net: &Network) -> Vec<String> {
+pub(crate) fn leaks(sniffer: Sniffer, net: &Network) -> Vec<String> {
     let seen = sniffer.stop(net);
     let may = ["ARP", "neighbour discovery", "TCP with the server", "UDP with the server"];
     seen.into_iter().filter(|one| !may.contains(&&**one)).collect()
