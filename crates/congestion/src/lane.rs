@@ -37,14 +37,40 @@ struct Segmented {
     /// Bytes of a second at the greatest rate of late, and those of the least round trip at that rate.
     rate: u64,
     product: u64,
+    /// What had been delivered when the round trip under way began, and its least time so far.
+    round: (u64, Duration),
+    /// Whether all of the last round trip took so much longer than the least that the link has a queue: it
+    /// carries no more than what has come, however little there was to send.
+    is_full: bool,
 }
 
 impl Segmented {
     fn new(control: Box<dyn CongestionControl>, mss: u64) -> Self {
-        Self { control, mss, delivered: 0, lost: 0, next: 0, rate: 0, product: 0 }
+        Self {
+            control,
+            mss,
+            delivered: 0,
+            lost: 0,
+            next: 0,
+            rate: 0,
+            product: 0,
+            round: (0, Duration::MAX),
+            is_full: false,
+        }
+    }
+
+    fn note_round(&mut self, ack: &LaneAck) {
+        const QUEUE: Duration = Duration::from_millis(4);
+        let Some(rtt) = ack.rtt else { return };
+        self.round.1 = self.round.1.min(rtt);
+        if ack.rate.is_some_and(|rate| rate.prior_delivered >= self.round.0) {
+            self.is_full = self.round.1 > ack.least_rtt + QUEUE.max(ack.least_rtt / 4);
+            self.round = (ack.total_delivered, Duration::MAX);
+        }
     }
 
     fn sample(&mut self, ack: &LaneAck) -> AckSample {
+        self.note_round(ack);
         let segments = |bytes: u64| bytes / self.mss;
         let (delivered, lost) = (segments(ack.total_delivered), segments(ack.total_lost));
         let lost_now = lost - self.lost;
@@ -81,7 +107,7 @@ impl Segmented {
             delivered,
             interval: rate.interval.mul_f64(part.min(self.mss as f64)),
             prior_delivered: rate.prior_delivered / self.mss,
-            app_limited: rate.is_limited,
+            app_limited: rate.is_limited && !self.is_full,
             lost,
         }
     }

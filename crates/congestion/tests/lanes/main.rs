@@ -4,6 +4,7 @@
 mod bulk;
 mod calls;
 mod deaths;
+mod inner;
 mod lengths;
 mod one_flow;
 mod world;

@@ -76,6 +76,12 @@ impl Wire {
 }
 
 impl Wire {
+    /// What has come by now.
+    pub(crate) fn take(&mut self, now: Instant) -> Vec<Vec<u8>> {
+        let come = self.flying.iter().take_while(|(at, ..)| *at <= now).count();
+        self.flying.drain(..come).map(|(.., frame)| frame).collect()
+    }
+
     /// Bytes that wait.
     fn backlog(&self, link: &Link, now: Instant) -> u64 {
         link.rate * time::nanos(self.free_at.since(now)) / 1_000_000_000

@@ -248,9 +248,11 @@ impl Bond {
             Class::Urgent => {}
             Class::Medium => {
                 let lane = choice.keep(flow.lane, best);
+                let is_only = choice.alike(best).nth(1).is_none();
                 flow.lane = Some(lane);
                 self.note_talk(talk, lane, now);
-                return self.queue(lane, Place::default(), look.flow, packet, now);
+                let place = self.place(look.flow, lane, is_only, now);
+                return self.queue(lane, place, (class, look.flow), packet, now);
             }
             Class::Bulk => {
                 let spread = choice.spread(flow.lane, best);
@@ -260,10 +262,8 @@ impl Bond {
                 }
                 let lane = self.lanes.get_mut(&spread.lane).expect("it was chosen");
                 lane.protection.iter_mut().for_each(|one| one.note_bulk(now));
-                let numbers = self.flows.numbers(look.flow).filter(|_| !spread.is_only);
-                let place = numbers.map(|numbers| numbers.take(spread.lane, now));
-                let place = place.unwrap_or_default();
-                return self.queue(spread.lane, place, look.flow, packet, now);
+                let place = self.place(look.flow, spread.lane, spread.is_only, now);
+                return self.queue(spread.lane, place, (class, look.flow), packet, now);
             }
         }
         flow.lane = Some(best);
@@ -307,12 +307,27 @@ impl Bond {
         }
     }
 
-    /// Has a packet wait for room on a lane, with its place in its flow.
-    fn queue(&mut self, lane: LaneId, place: Place, flow: u64, packet: &[u8], now: Instant) {
+    /// The next place of a flow that was counted just now, over a lane; none where there is no other lane, as
+    /// all packets come in order by themselves then.
+    fn place(&mut self, flow: u64, lane: LaneId, is_only: bool, now: Instant) -> Place {
+        let numbers = self.flows.numbers(flow).filter(|_| !is_only);
+        numbers.map(|numbers| numbers.take(lane, now)).unwrap_or_default()
+    }
+
+    /// Has a packet wait for room on a lane, with its place in its flow, and its class.
+    fn queue(
+        &mut self,
+        lane: LaneId,
+        place: Place,
+        (class, flow): (Class, u64),
+        packet: &[u8],
+        now: Instant,
+    ) {
         let mut placed = std::mem::take(&mut self.placed);
         placed.clear();
         placed.extend_from_slice(packet);
         placed.extend_from_slice(&place.encode());
+        placed.push(class as u8);
         let queue = &mut self.lanes.get_mut(&lane).expect("it was chosen").queue;
         queue.push(flow as u16, &placed, packet.len().try_into().unwrap_or(u32::MAX), now);
         self.placed = placed;
@@ -408,8 +423,7 @@ impl Bond {
                     return Ok(None);
                 }
                 // Who protects no calls does not look for them.
-                if class != Class::Bulk
-                    && self.lanes.values().any(|lane| lane.protection.is_some())
+                if self.lanes.values().any(|lane| lane.protection.is_some())
                     && let Some(flow) = Look::answered(packet)
                 {
                     self.flows.note_answer(flow, now);
@@ -573,20 +587,14 @@ impl Bond {
                 return Some(encode(lane, kept, false, now, out));
             }
             let Some((_, mut waiting)) = lane.queue.pop(now, &mut mark) else { continue };
-            let place = Place::split(&waiting.packet).map(|(_, place)| place);
-            let class = match place {
-                Some(place) if place.flow != 0 => Class::Bulk,
-                _ => Class::Medium,
-            };
-            if class == Class::Medium {
-                waiting.packet.truncate(waiting.packet.len().saturating_sub(PLACE));
-            }
+            let is_medium = take_class(&mut waiting.packet) == Class::Medium;
+            let class = take_empty_place(&mut waiting.packet);
             let number = self.next_number;
             self.next_number += 1;
             self.budget.sent(waiting.bytes.into());
             self.turn = LaneId(id.0.wrapping_add(1));
             let kept = Kept { number, class, packet: waiting.packet };
-            if class == Class::Medium {
+            if is_medium {
                 self.measure_by(&kept, id, now);
             }
             let lane = self.lanes.get_mut(&id).expect("it was listed");
@@ -658,13 +666,15 @@ impl Bond {
             return;
         }
         // What has not been sent yet has no number, and is not sent twice.
-        for (flow, waiting) in self.lanes.get_mut(&id).expect("it was found").queue.drain() {
+        for (flow, mut waiting) in self.lanes.get_mut(&id).expect("it was found").queue.drain() {
+            let class = take_class(&mut waiting.packet);
             let kept = Kept { number: 0, class: Class::Bulk, packet: waiting.packet };
             for (other, mut kept) in self.reroute(kept, Some(id), now) {
                 let bytes = kept.bytes().try_into().unwrap_or(u32::MAX);
                 if kept.class != Class::Bulk {
                     kept.packet.extend_from_slice(&Place::default().encode());
                 }
+                kept.packet.push(class as u8);
                 let queue = &mut self.lanes.get_mut(&other).expect("it was chosen").queue;
                 queue.push(flow, &kept.packet, bytes, now);
             }
@@ -694,6 +704,22 @@ impl Bond {
     /// What became of other packets.
     pub fn counters(&self) -> BondCounters {
         BondCounters { late: self.order.late, ..self.counters }
+    }
+}
+
+/// Takes the class off the end of a packet that has waited.
+fn take_class(packet: &mut Vec<u8>) -> Class {
+    if packet.pop() == Some(Class::Bulk as u8) { Class::Bulk } else { Class::Medium }
+}
+
+/// Takes the place off a packet's end if it is in no order; the class that says whether it still has one.
+fn take_empty_place(packet: &mut Vec<u8>) -> Class {
+    match Place::split(packet) {
+        Some((_, place)) if place.flow != 0 => Class::Bulk,
+        _ => {
+            packet.truncate(packet.len().saturating_sub(PLACE));
+            Class::Medium
+        }
     }
 }
 

@@ -22,7 +22,7 @@ pub(super) struct Spread {
     pub(super) first: LaneId,
     /// Whether there is no other: then all packets come in order by themselves.
     pub(super) is_only: bool,
-    /// Lanes that would have come before, and have no room.
+    /// Lanes that are nearer, and have more that waits.
     pub(super) passed_over: Vec<LaneId>,
 }
 
@@ -50,7 +50,7 @@ impl Choice<'_> {
     }
 
     fn soonest<'b>(&self, lanes: impl Iterator<Item = &'b Lane>) -> Option<LaneId> {
-        let cost = |lane: &&Lane| (self.lack(lane), lane.arrival(self.bytes as u64));
+        let cost = |lane: &&Lane| (self.lack(lane), lane.arrival(self.bytes as u64, self.now));
         lanes.min_by_key(cost).map(|lane| lane.id)
     }
 
@@ -91,8 +91,9 @@ impl Choice<'_> {
         self.best(Some(id)).filter(|other| self.lanes[other].state == LaneState::Up)
     }
 
-    /// The lane of a bulk packet: the nearest that has room, where lanes do not differ by so much that
-    /// waiting for the slower one makes no sense.
+    /// The lane of a bulk packet: the one that delivers it first, with what waits there, of those that do not
+    /// differ by so much that waiting for the slower one makes no sense. So a farther lane is used only once the
+    /// queue of the nearer one is as long as the difference: a connection whose round trip it is loses nothing.
     pub(super) fn spread(&self, kept: Option<LaneId>, best: LaneId) -> Spread {
         let mut all: Vec<&Lane> = self.alike(best).collect();
         let least = all.iter().map(|lane| self.lack(lane)).min();
@@ -107,12 +108,10 @@ impl Choice<'_> {
             all[..=first].rotate_right(1);
         }
         let bytes = self.bytes as u64;
-        let place = all.iter().position(|lane| lane.has_room_for(bytes, self.now));
-        let lane = match place {
-            Some(place) => all[place].id,
-            None => self.soonest(all.iter().copied()).expect("there is one"),
-        };
-        let passed_over = all[..place.unwrap_or(all.len())].iter().map(|lane| lane.id);
+        let arrival = |(_, lane): &(usize, &&Lane)| lane.arrival(bytes, self.now);
+        let soonest = all.iter().enumerate().min_by_key(arrival);
+        let (place, lane) = soonest.map(|(place, lane)| (place, lane.id)).expect("there is one");
+        let passed_over = all[..place].iter().map(|lane| lane.id);
         let (first, is_only) = (all[0].id, all.len() == 1);
         Spread { lane, first, is_only, passed_over: passed_over.collect() }
     }
@@ -125,7 +124,8 @@ impl Choice<'_> {
         if lane.state != LaneState::Up || lane.role != other.role || !is_fit {
             return best;
         }
-        let (now, then) = (lane.arrival(self.bytes as u64), other.arrival(self.bytes as u64));
+        let bytes = self.bytes as u64;
+        let (now, then) = (lane.arrival(bytes, self.now), other.arrival(bytes, self.now));
         let is_better = now > then + MOVES_FOR && now > then * 5 / 4;
         if is_better { best } else { lane.id }
     }
