@@ -31,6 +31,7 @@ use crate::own_address::{addresses_v4, addresses_v6, free_address};
 use crate::route::{Address, Link, Routes, Rule};
 use crate::rules::{Scope, TABLE, exceptions, rules_v4, rules_v6, shared};
 use crate::share::Share;
+use crate::share_table;
 
 /// The name of the device.
 pub const DEVICE: &str = "weft0";
@@ -161,13 +162,17 @@ impl Capture {
             // None is taken if this kernel has no IPv6 at all.
             Ipv6::Refused => refused_v6,
         };
-        let table = Table::create(&Redirect {
+        let redirect = Redirect {
             device: DEVICE,
             v4: Some(Ports { to: config.port_v4, refused: refused_v4 }),
             v6: port_v6.map(|to| Ports { to, refused: refused_v6 }),
             addresses: &[v4, v6],
-            shared: &config.shared,
             excepted: &excepted,
+        };
+        let table = Table::create(&redirect, |batch| {
+            if !config.shared.is_empty() {
+                share_table::write(batch, &redirect);
+            }
         });
         // From here on dropping it removes what is there.
         let capture = Self {
@@ -336,7 +341,7 @@ impl Capture {
     }
 
     fn rules(&self, held: Held, ipv6: bool) -> Vec<Rule> {
-        held.rules(&self.exceptions, self.share.links(), ipv6)
+        held.rules(&self.exceptions, &self.share.links(), ipv6)
     }
 
     fn held(&self) -> Held {
@@ -358,19 +363,30 @@ impl Capture {
         let left = self.leave_taken()?;
         let found = self.look_for_ipv6();
         let held = self.held();
+        let shared = self.keep_share(held);
         let families = held.families().iter().map(|&ipv6| self.keep_family(held, ipv6));
-        let shared = std::iter::once_with(|| self.keep_share().map(|()| 0));
-        let added = all(std::iter::once(found.map(|()| 0)).chain(families).chain(shared));
+        let others = [found.map(|()| 0), shared.map(|()| 0)].into_iter();
+        let added = all(others.chain(families));
         if let Some(before) = left {
             self.remove_former(before, held);
         }
         added.map_err(NetError::os("setting again what was deleted"))
     }
 
-    /// Lets the kernel forward what comes by shared links.
-    fn keep_share(&self) -> io::Result<()> {
-        let table = self.table.lock().expect("no panic");
-        self.share.keep(&self.routes, &self.journal, |not| table.set_unforwarded(not))
+    /// Looks which links are shared, and lets the kernel forward what comes by them. The rules of those that are no
+    /// more are deleted; those of new ones are missing, and added with all others.
+    fn keep_share(&self, held: Held) -> io::Result<()> {
+        let before = held.families().iter().flat_map(|&ipv6| self.rules(held, ipv6));
+        let before: Vec<_> = if self.share.is_wanted() { before.collect() } else { Vec::new() };
+        let kept = {
+            let table = self.table.lock().expect("no panic");
+            self.share.keep(DEVICE, (&self.routes, &self.journal), |shared| table.share(shared))
+        };
+        let now = held.families().iter().flat_map(|&ipv6| self.rules(held, ipv6));
+        let now: Vec<_> = if before.is_empty() { Vec::new() } else { now.collect() };
+        let former = before.iter().filter(|rule| !now.contains(rule));
+        let deleted = all(former.map(|rule| self.routes.delete_rule(rule).map(|()| 0)));
+        kept.and(deleted.map(drop))
     }
 
     /// Chooses other addresses for the device if a link has its own, as by DHCP: what comes in there for

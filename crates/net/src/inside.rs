@@ -18,7 +18,11 @@ const PORTS: [&str; 3] = ["veth", "tun", "dummy"];
 
 /// The numbers of such interfaces, which no other has while the system runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Inside(pub(crate) Vec<u32>);
+pub struct Inside {
+    pub(crate) all: Vec<u32>,
+    /// Of these, those that are shared: nobody outside begins to speak to machines behind them.
+    pub(crate) shared: Vec<u32>,
+}
 
 impl Inside {
     /// Those that there are now, but for those that the bond uses: by their names, or by addresses of theirs. What
@@ -62,9 +66,12 @@ fn inside_of(links: &[Link], defaults: &[Route], used: &[u32], shared: &[LinkNam
         let is_shared = shared.iter().any(|name| name.as_str() == link.name);
         (leads_inside || is_shared) && !has_default(link.index)
     };
-    let mut found: Vec<_> = links.iter().filter(is_inside).map(|link| link.index).collect();
-    found.sort_unstable();
-    Inside(found)
+    let mut all: Vec<_> = links.iter().filter(is_inside).map(|link| link.index).collect();
+    all.sort_unstable();
+    let is_shared = |link: &&Link| shared.iter().any(|name| name.as_str() == link.name);
+    let shared = links.iter().filter(is_shared).map(|link| link.index);
+    let shared = shared.filter(|index| all.contains(index)).collect();
+    Inside { all, shared }
 }
 
 fn has_ports_inside(bridge: u32, links: &[Link], used: &[u32]) -> bool {
@@ -111,17 +118,17 @@ mod tests {
             metric: 0,
         };
         let defaults = [default(6), default(10), default(12)];
-        assert_eq!(inside_of(&links, &defaults, &[], &[]).0, [3, 5, 7, 8, 9, 11, 12]);
-        assert_eq!(inside_of(&links, &defaults, &[3, 9, 12], &[]).0, [5, 7, 8, 11]);
+        assert_eq!(inside_of(&links, &defaults, &[], &[]).all, [3, 5, 7, 8, 9, 11, 12]);
+        assert_eq!(inside_of(&links, &defaults, &[3, 9, 12], &[]).all, [5, 7, 8, 11]);
         let shared = ["eth0", "br-lan"].map(|text| text.parse().unwrap());
         assert_eq!(
-            inside_of(&links, &defaults, &[3, 9, 12], &shared).0,
+            inside_of(&links, &defaults, &[3, 9, 12], &shared).all,
             [2, 5, 7, 8, 11],
             "one with a default route leads out"
         );
         let several = [Route { link: None, ..default(0) }];
         assert_eq!(
-            inside_of(&links, &several, &[], &[]).0,
+            inside_of(&links, &several, &[], &[]).all,
             [11, 12],
             "nobody knows where they lead"
         );

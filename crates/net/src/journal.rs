@@ -121,7 +121,16 @@ fn parts(line: &str) -> Option<(&str, &str, &str)> {
 }
 
 fn restore(name: &str, old: &str, set: &str) -> io::Result<()> {
+    const ALL: &str = "net/ipv4/conf/all/forwarding";
     let path = sysctl(Path::new(SYSCTLS), name)?;
+    let is_of_link = name.starts_with("net/ipv4/conf/") && name.ends_with("/forwarding");
+    if is_of_link && name != ALL {
+        // Somebody has made this machine a router since, which says so for all links.
+        let all = fs::read_to_string(sysctl(Path::new(SYSCTLS), ALL)?);
+        if all.is_ok_and(|all| all.trim() == "1") {
+            return Ok(());
+        }
+    }
     match fs::read_to_string(&path) {
         Ok(now) if now.trim() == set => fs::write(path, old),
         Ok(_) => Ok(()),

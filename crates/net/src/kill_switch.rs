@@ -15,9 +15,9 @@ use crate::inside::Inside;
 use crate::message::Builder;
 use crate::nft::{
     FORWARD, ICMP, ICMPV6, OUT_NAME, OUTPUT, POSTROUTING, TCP, UDP, Writer, batch_begin, batch_end,
-    chains_of_rules, is_awake,
 };
 use crate::route::{Address, Link, Routes};
+use crate::ruleset::{chains_of_rules, is_awake};
 use crate::socket::Netlink;
 
 /// The mark of sockets that carry the bond (SO_MARK), which takes CAP_NET_ADMIN, or CAP_NET_RAW since Linux 5.17.
@@ -33,7 +33,9 @@ const LATE: i32 = 250;
 const LEAVING: &str = "leaving";
 const INSIDE: &str = "inside";
 const NEAR: &str = "near";
-const INNER: [&str; 3] = [INSIDE, NEAR, LEAVING];
+/// That of what begins a connection with a machine behind a shared link.
+const BEGUN: &str = "begun";
+const INNER: [&str; 4] = [INSIDE, NEAR, LEAVING, BEGUN];
 /// The chain of what this machine forwards.
 const FORWARDED: &str = "forward";
 const PORTAL: &str = "portal";
@@ -111,6 +113,7 @@ impl KillSwitch {
         let mut batch = Builder::default();
         batch_begin(&mut batch);
         TABLE.empty(&mut batch, INSIDE);
+        TABLE.empty(&mut batch, BEGUN);
         inside_rules(&mut batch, inside);
         TABLE.empty(&mut batch, NEAR);
         near_rules(&mut batch, near);
@@ -247,6 +250,7 @@ fn rules(batch: &mut Builder, device: &str, inside: &Inside, near: &[Near]) {
     own(batch);
     portals(batch);
     TABLE.rule(batch, LEAVING, |list| list.jump(NEAR));
+    TABLE.rule(batch, FORWARDED, |list| list.jump(BEGUN));
     not_by_links(batch, FORWARDED, device);
     for chain in [LEAVING, FORWARDED] {
         TABLE.rule(batch, chain, |list| {
@@ -322,10 +326,22 @@ fn is_private(address: IpAddr, length: u8) -> bool {
 
 /// Links that lead inside.
 fn inside_rules(batch: &mut Builder, inside: &Inside) {
-    for index in &inside.0 {
+    for index in &inside.all {
         TABLE.rule(batch, INSIDE, |list| {
             list.index_is(*index);
             list.accept();
+        });
+        TABLE.rule(batch, BEGUN, |list| {
+            list.came_by(*index);
+            list.go_back();
+        });
+    }
+    // Answers would leave by the link by which somebody has begun.
+    for index in &inside.shared {
+        TABLE.rule(batch, BEGUN, |list| {
+            list.index_is(*index);
+            list.is_of_no_connection();
+            list.drop();
         });
     }
 }

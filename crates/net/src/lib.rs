@@ -52,6 +52,8 @@ mod route;
 #[cfg(feature = "capture")]
 mod rules;
 #[cfg(feature = "capture")]
+mod ruleset;
+#[cfg(feature = "capture")]
 mod share;
 #[cfg(feature = "capture")]
 mod share_table;
@@ -76,14 +78,14 @@ pub use journal::Journal;
 pub use kill_switch::{KillSwitch, MARK, Near};
 pub use link_name::{LinkName, ParseLinkNameError};
 #[cfg(feature = "capture")]
-pub use nft::tables;
-#[cfg(feature = "capture")]
 pub use own_address::{FIRST_CLIENT, LAST_CLIENT, addresses_v4, addresses_v6};
 #[cfg(feature = "capture")]
 pub use portal::Portal;
 pub use route::{Address, Input, Link, Route, Routes, Rule, RuleAction};
 #[cfg(feature = "capture")]
 pub use rules::{TABLE, remove_leftovers};
+#[cfg(feature = "capture")]
+pub use ruleset::tables;
 pub use watch::Watch;
 
 /// What the fuzz target `netlink`, and the replay of its corpus, drive. Not for use otherwise.

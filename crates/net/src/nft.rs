@@ -9,9 +9,7 @@ use std::ops::RangeInclusive;
 
 use rustix::net::netlink;
 
-use crate::link_name::LinkName;
-use crate::message::{ACK, APPEND, Builder, CREATE, EXCL, attributes, text, u32_at};
-use crate::share_table;
+use crate::message::{ACK, APPEND, Builder, CREATE, EXCL};
 use crate::socket::Netlink;
 
 /// The table's name.
@@ -21,7 +19,7 @@ const GUARD: &str = "prerouting";
 /// Messages of nf_tables, and those around a batch.
 pub(crate) const SUBSYSTEM: u16 = 10;
 const NEW_TABLE: u16 = 0;
-const GET_TABLE: u16 = 1;
+pub(crate) const GET_TABLE: u16 = 1;
 pub(crate) const GET_CHAIN: u16 = 4;
 pub(crate) const GET_RULE: u16 = 7;
 const DELETE_TABLE: u16 = 2;
@@ -41,7 +39,7 @@ pub(crate) const IPV6: u8 = 10;
 /// The flag of a table that belongs to a socket (Linux 5.12).
 const OWNER: u32 = 2;
 /// That of one that does nothing.
-const DORMANT: u32 = 1;
+pub(crate) const DORMANT: u32 = 1;
 /// Hooks and the usual priorities there.
 pub(crate) const PREROUTING: u32 = 0;
 pub(crate) const INPUT: u32 = 1;
@@ -86,6 +84,7 @@ const TYPE_NAME: u32 = 41;
 const TYPE_USER: u32 = 30;
 const DROP: u32 = 0;
 const ACCEPT: u32 = 1;
+const RETURN: u32 = -5_i32 as u32;
 const JUMP: u32 = -3_i32 as u32;
 /// The key of the expression `ct` for a connection's state, and the states of what belongs to one that
 /// is there, established and related, and of what begins one. What the kernel makes no sense of, such as
@@ -139,8 +138,6 @@ pub(crate) struct Redirect<'a> {
     pub(crate) v6: Option<Ports>,
     /// The device's addresses: packets to them from any other link are dropped.
     pub(crate) addresses: &'a [IpAddr],
-    /// Links of whose machines the same is redirected, wherever it comes from.
-    pub(crate) shared: &'a [LinkName],
     /// Ports to which those machines' connections are left alone.
     pub(crate) excepted: &'a [u16],
 }
@@ -153,11 +150,14 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Makes it, in one transaction.
+    /// Makes it with what `more` adds, in one transaction.
     ///
     /// # Errors
     /// The kernel's refusal.
-    pub(crate) fn create(redirect: &Redirect<'_>) -> io::Result<Self> {
+    pub(crate) fn create(
+        redirect: &Redirect<'_>,
+        more: impl FnOnce(&mut Builder),
+    ) -> io::Result<Self> {
         let socket = Netlink::open(Some(netlink::NETFILTER))?;
         let mut batch = Builder::default();
         batch_begin(&mut batch);
@@ -183,9 +183,7 @@ impl Table {
             list.is_of_no_connection();
             list.drop();
         });
-        if !redirect.shared.is_empty() {
-            share_table::write(&mut batch, redirect);
-        }
+        more(&mut batch);
         batch_end(&mut batch);
         socket.request(batch)?;
         Ok(Self { socket, device: redirect.device.to_owned() })
@@ -261,57 +259,6 @@ fn set(batch: &mut Builder, family: &Family) {
     });
     message.attribute(10, &be(family.set_number));
     message.attribute(11, &REFUSED_MILLISECONDS.to_be_bytes());
-}
-
-/// The names of all tables of this network namespace.
-///
-/// # Errors
-/// When the kernel has no nf_tables, or does not let us ask.
-pub fn tables() -> io::Result<Vec<String>> {
-    let socket = Netlink::open(Some(netlink::NETFILTER))?;
-    socket.list(SUBSYSTEM << 8 | GET_TABLE, &header(UNSPECIFIED, 0), |payload| {
-        let mut parts = attributes(payload.get(4..)?);
-        parts.find(|(kind, _)| *kind == 1).map(|(_, value)| text(value))
-    })
-}
-
-/// Whether there is a table of this name for IPv4 and IPv6 together, and whether it does anything.
-pub(crate) fn is_awake(name: &str) -> io::Result<Option<bool>> {
-    let socket = Netlink::open(Some(netlink::NETFILTER))?;
-    let found = socket.list(SUBSYSTEM << 8 | GET_TABLE, &header(INET, 0), |payload| {
-        let (mut is_it, mut flags) = (payload.first() == Some(&INET), 0);
-        for (kind, value) in attributes(payload.get(4..).unwrap_or_default()) {
-            match kind {
-                1 => is_it &= text(value) == name,
-                2 => flags = u32_at(value, 0).map_or(0, u32::from_be),
-                _ => {}
-            }
-        }
-        is_it.then_some(flags & DORMANT == 0)
-    })?;
-    Ok(found.last().copied())
-}
-
-/// The chains of its rules, one for each rule.
-pub(crate) fn chains_of_rules(name: &str) -> io::Result<Vec<String>> {
-    let socket = Netlink::open(Some(netlink::NETFILTER))?;
-    // A list of this table's alone: that of a firewall may be long.
-    let length = u16::try_from(4 + name.len() + 1).expect("a name of ours");
-    let mut asked = header(INET, 0).to_vec();
-    asked.extend([length.to_ne_bytes(), 1_u16.to_ne_bytes()].concat());
-    asked.extend_from_slice(name.as_bytes());
-    asked.resize((asked.len() + 1).next_multiple_of(4), 0);
-    socket.list(SUBSYSTEM << 8 | GET_RULE, &asked, |payload| {
-        let (mut is_it, mut chain) = (false, None);
-        for (kind, value) in attributes(payload.get(4..).unwrap_or_default()) {
-            match kind {
-                1 => is_it = text(value) == name,
-                2 => chain = Some(text(value)),
-                _ => {}
-            }
-        }
-        chain.filter(|_| is_it)
-    })
 }
 
 /// Numbers in attributes have the network's order of bytes.
@@ -624,6 +571,11 @@ impl Expressions<'_> {
 
     pub(crate) fn drop(&mut self) {
         verdict(self.0, DROP);
+    }
+
+    /// Goes on behind the rule that led to this chain.
+    pub(crate) fn go_back(&mut self) {
+        verdict(self.0, RETURN);
     }
 
     pub(crate) fn accept(&mut self) {

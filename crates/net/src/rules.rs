@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 
 use crate::exception::Exception;
+use crate::kill_switch::MARK;
 use crate::link_name::LinkName;
 use crate::portal::{self, PORTAL_RULES, PORTAL_TABLE};
 use crate::route::{Input, MAIN, Routes, Rule, RuleAction, TCP};
@@ -17,9 +18,14 @@ const EXCEPTIONS: u32 = 5279;
 const FIRST_RULE: u32 = 5280;
 const LAST_RULE: u32 = 5285;
 /// Those of what comes from machines behind shared links, from the first to the last.
-const SHARED: u32 = 5273;
-/// The mark of such a machine's TCP while the kernel is asked where it would go. Nothing leaves with it.
-pub(crate) const ASKED: u32 = 0x0200_0000;
+const SHARED: u32 = 5272;
+/// The mark of such a machine's TCP while the kernel is asked where it would go, and that of questions to DNS by
+/// TCP. Nothing leaves with them, and our own sockets' mark has neither.
+pub(crate) const ASKED: u32 = 0x2000_0000;
+pub(crate) const ASKED_DNS: u32 = 0x0800_0000;
+/// That of packets of machines behind shared links that answer somebody who has begun to speak to them.
+pub(crate) const ANSWERS: u32 = 0x8000_0000;
+const _: () = assert!(MARK & (ASKED | ASKED_DNS | ANSWERS) == 0);
 /// The protocol number of UDP, and the port of DNS.
 const UDP: u8 = 17;
 pub(crate) const DNS: u16 = 53;
@@ -43,7 +49,7 @@ pub fn remove_leftovers() -> io::Result<usize> {
 /// Whether a rule is one of those made here.
 fn is_ours(rule: &Rule) -> bool {
     let priority = rule.priority;
-    let is_place = (SHARED..=SHARED + 3).contains(&priority)
+    let is_place = (SHARED..=SHARED + 4).contains(&priority)
         || (PORTAL_RULES..=LAST_RULE).contains(&priority)
         || FORMER_RULES.contains(&priority);
     is_place
@@ -160,30 +166,61 @@ pub(crate) fn shared(links: &[LinkName], all: &[Exception], ipv6: bool, scope: S
         return Vec::new();
     }
     let past = RuleAction::Goto(LAST_RULE);
-    let asked = Rule { mark: Some(ASKED), ..Rule::new(ipv6, SHARED, past) };
-    let by_link = |&link: &LinkName| Rule { input: Input::Link(link), mark: None, ..asked };
-    let routed = links.iter().filter(|_| scope != Scope::Tcp).map(by_link);
-    let mut rules: Vec<Rule> = routed.clone().collect();
-    for kind in std::iter::once(asked).chain(routed.map(|tcp| Rule { protocol: None, ..tcp })) {
-        let at = |place, action| Rule { priority: SHARED + place, action, ..kind };
-        let to_port = |port| Rule { protocol: Some(UDP), port: Some(port), ..at(1, past) };
-        for exception in all {
-            match *exception {
-                Exception::Network(address, length) if address.is_ipv6() == ipv6 => {
-                    rules.push(Rule { to: Some((address, length)), ..at(1, past) });
-                }
-                // Ports of TCP are left out before the question is asked, and machines have no users here.
-                Exception::Port(port) if kind != asked => rules.push(to_port(port)),
-                _ => {}
-            }
+    // Only TCP is asked for, and kernels before 6.16 ask without saying so.
+    let asked = Rule { mark: Some(ASKED), protocol: None, ..Rule::new(ipv6, SHARED, past) };
+    let is_wide = scope != Scope::Tcp;
+    let routed = links.iter().filter(|_| is_wide);
+    let routed = routed.map(|&link| Rule { input: Input::Link(link), mark: None, ..asked });
+    // TCP that is not captured, and answers, are routed as they are without us.
+    let mut rules: Vec<Rule> = routed
+        .clone()
+        .flat_map(|all| [Rule { protocol: Some(TCP), ..all }, Rule { mark: Some(ANSWERS), ..all }])
+        .collect();
+    let kinds = std::iter::once(asked).chain(routed);
+    rules.extend(kinds.flat_map(|kind| captured(kind, all, scope)));
+    let asked_dns = Rule { mark: Some(ASKED_DNS), ..asked };
+    match scope {
+        Scope::Tcp => rules.extend(captured(asked_dns, all, scope)),
+        Scope::All { dns: true } => {
+            rules.extend(captured(asked_dns, all, scope));
+            rules.retain(|rule| {
+                rule.mark != Some(ASKED_DNS) || !matches!(rule.action, RuleAction::LookupLonger(..))
+            });
         }
-        if scope == (Scope::All { dns: false }) && kind != asked {
-            rules.push(to_port(DNS));
-        }
-        rules.push(at(2, RuleAction::LookupLonger(MAIN, 0)));
-        rules.push(at(3, RuleAction::Lookup(TABLE)));
+        Scope::All { dns: false } => {}
     }
     without_doubles(rules)
+}
+
+/// How a kind of packets of such machines is captured: but for exceptions, and for networks with a route of their
+/// own. Questions to DNS are captured even if they are for those, or none of them is, if they are no TCP.
+fn captured(kind: Rule, all: &[Exception], scope: Scope) -> Vec<Rule> {
+    let past = RuleAction::Goto(LAST_RULE);
+    let at = |place, action| Rule { priority: SHARED + place, action, ..kind };
+    let to_port =
+        |port, place, action| Rule { protocol: Some(UDP), port: Some(port), ..at(place, action) };
+    let is_routed = kind.mark.is_none();
+    let mut rules = Vec::new();
+    for exception in all {
+        match *exception {
+            Exception::Network(address, length) if address.is_ipv6() == kind.ipv6 => {
+                rules.push(Rule { to: Some((address, length)), ..at(1, past) });
+            }
+            // Ports of TCP are left out before the question is asked, and machines have no users here.
+            Exception::Port(port) if is_routed => rules.push(to_port(port, 1, past)),
+            _ => {}
+        }
+    }
+    match scope {
+        Scope::All { dns: true } if is_routed => {
+            rules.push(to_port(DNS, 2, RuleAction::Lookup(TABLE)));
+        }
+        Scope::All { dns: false } if is_routed => rules.push(to_port(DNS, 2, past)),
+        _ => {}
+    }
+    rules.push(at(3, RuleAction::LookupLonger(MAIN, 0)));
+    rules.push(at(4, RuleAction::Lookup(TABLE)));
+    rules
 }
 
 fn without_doubles(rules: Vec<Rule>) -> Vec<Rule> {
@@ -216,9 +253,11 @@ mod tests {
         let links: [LinkName; 2] = ["eth1", "docker0"].map(|text| text.parse().unwrap());
         for scope in [Scope::Tcp, wide, Scope::All { dns: false }] {
             let shared = [false, true].map(|ipv6| shared(&links, &excepted_by, ipv6, scope));
+            let by_mark = 1 + 2;
             let number = match scope {
-                Scope::Tcp => 1 + 2,
-                Scope::All { dns } => 1 + 2 + 2 * (1 + 1 + 1 + 2 + usize::from(!dns)),
+                Scope::Tcp => 2 * by_mark,
+                Scope::All { dns: true } => 2 * by_mark - 1 + 2 * (2 + 1 + 1 + 1 + 2),
+                Scope::All { dns: false } => by_mark + 2 * (2 + 1 + 1 + 1 + 2),
             };
             assert!(shared.iter().all(|rules| rules.len() == number), "{scope:?}: {shared:#?}");
             assert!(shared.concat().iter().all(is_ours));

@@ -31,6 +31,7 @@ fn start(dir: &tempfile::TempDir) -> Capture {
         port_v4: 7657,
         ipv6: Ipv6::Refused,
         exceptions: vec!["port:22".parse().unwrap()],
+        shared: Vec::new(),
         client: weftline_net::FIRST_CLIENT,
         journal: dir.path().join("up.journal"),
     });
@@ -146,6 +147,7 @@ fn the_scope_is_what_was_asked_for_whoever_keeps_rules_meanwhile() {
         port_v4: 7657,
         ipv6: Ipv6::Refused,
         exceptions: Vec::new(),
+        shared: Vec::new(),
         client: weftline_net::FIRST_CLIENT,
         journal: dir.path().join("up.journal"),
     });

@@ -231,7 +231,7 @@ impl Reached {
     async fn server(wish: &Wish, files: &Files) -> Result<Self, Failure> {
         let invite = &wish.invite;
         let mut links = wish.links()?.provided()?;
-        share::check(&wish.shared, &links.interfaces().0)?;
+        share::check(&wish.shared, &links.interfaces())?;
         let basis = basis(invite)?;
         let found = links.look()?;
         if found.is_empty() {
@@ -460,10 +460,11 @@ impl Up {
         stop.send_replace(true);
         let _ = running.await;
         drop(lanes);
-        drop(capture);
+        // The table keeps from being forwarded what was not before: it goes last.
         if let Err(error) = Journal::undo(&journal) {
             tracing::error!("{}: {error}", journal.display());
         }
+        drop(capture);
         ended
     }
 }

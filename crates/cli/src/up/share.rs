@@ -1,5 +1,7 @@
 //! Links behind which other machines use the bond, too.
 
+use std::net::IpAddr;
+
 use weftline_net::{DEVICE, Link, LinkName, Routes, forbids_forwarding, forbids_input};
 
 use crate::failure::Failure;
@@ -27,20 +29,34 @@ pub(super) fn names<'a>(texts: impl Iterator<Item = &'a String>) -> Result<Vec<L
 /// Refuses to share what leads to the internet: whoever is there would use this machine's bond.
 ///
 /// # Errors
-/// When one is a link of the bond by its name, or has a default route; or the kernel does not tell.
-pub(super) fn check(shared: &[LinkName], named: &[String]) -> Result<(), Failure> {
+/// When one is a link of the bond by its name or address, has a default route, or is a part of another; or the
+/// kernel does not tell.
+pub(super) fn check(
+    shared: &[LinkName],
+    (named, addresses): &(Vec<String>, Vec<IpAddr>),
+) -> Result<(), Failure> {
     if shared.is_empty() {
         return Ok(());
     }
     let routes = Routes::open()?;
     let (links, defaults) = (routes.links()?, routes.defaults()?);
+    let of_address = routes.addresses()?.into_iter().filter(|one| addresses.contains(&one.address));
+    let of_address: Vec<_> = of_address.map(|one| one.link).collect();
     for name in shared {
-        if named.iter().any(|one| one == name.as_str()) {
+        let found = links.iter().find(|link| link.name == name.as_str());
+        let is_used = found.is_some_and(|link| of_address.contains(&link.index));
+        if is_used || named.iter().any(|one| one == name.as_str()) {
             return Err(Failure::wrong_use(format!(
                 "{name} is a link of the bond (--path) and cannot be shared (--share); leave it out of one of them"
             )));
         }
-        let found = links.iter().find(|link| link.name == name.as_str());
+        if let Some(whole) = found.and_then(|link| link.master) {
+            let whole = links.iter().find(|link| link.index == whole);
+            let whole = whole.map_or("a bridge", |link| link.name.as_str());
+            return Err(Failure::wrong_use(format!(
+                "{name} is a part of {whole}, by which its packets come: share that (--share {whole})"
+            )));
+        }
         if found.is_some_and(|link| defaults.iter().any(|one| one.link == Some(link.index))) {
             return Err(Failure::wrong_use(format!(
                 "{name} has a default route, so it leads to the internet and not to machines behind this one; name \

@@ -1,6 +1,6 @@
 //! UDP, DNS and ICMP through the server, over both links.
 
-mod dns;
+pub(crate) mod dns;
 mod lengths;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -3,10 +3,12 @@
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Output;
+use std::sync::atomic::Ordering;
 
 use weftline_lab::netns::Netns;
 
-use crate::common::{Daemon, PATIENCE};
+use crate::common::{Daemon, PATIENCE, until};
+use crate::lanes::dns::{QUERY, resolver, serve_with_resolver};
 use crate::lanes::{Echo, ask_from};
 use crate::network::{FAR_V4, Network, SERVER, SITE_V6, ip, join, text};
 use crate::site::Site;
@@ -107,10 +109,10 @@ fn who_is_no_router_forwards_nothing_but_to_the_bond() {
     // Behind the links, which know the way back.
     const BEHIND: &str = "198.18.5.5";
     ip(&net.server, &format!("addr add {BEHIND}/32 dev lo"));
-    ip(&net.server, &format!("route add 192.168.50.0/24 via 192.168.1.20"));
+    ip(&net.server, "route add 192.168.50.0/24 via 192.168.1.20");
     ip(&net.server, "addr add 2001:db8:1::1/64 dev wlan0 nodad");
     ip(&net.client, "addr add 2001:db8:1::20/64 dev wlan0 nodad");
-    ip(&net.server, &format!("route add 2001:db8:50::/64 via 2001:db8:1::20"));
+    ip(&net.server, "route add 2001:db8:50::/64 via 2001:db8:1::20");
     let beyond = Echo::start(&net.server, &format!("{BEHIND}:7"));
     let far = Echo::start(&net.internet, &format!("{FAR_V4}:7"));
     let inside = HOST.map(|address| {
@@ -171,6 +173,11 @@ fn what_is_excepted_or_began_before_goes_as_the_router_has_it() {
     for echo in [&echo_by_network, &echo_by_port] {
         assert_eq!(text(&ask_from(&lan, echo.address, b"x")), "192.168.1.20 x");
     }
+    // Who begins to speak to a machine there by a link is answered there.
+    ip(&net.server, "route add 192.168.50.0/24 via 192.168.1.20");
+    let published = Echo::start(&lan, &format!("{}:7", HOST[0]));
+    let asked = ask_from(&net.server, published.address, b"x");
+    assert_eq!(text(&asked), "192.168.1.1 x");
     early.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
     let mut said = String::new();
     early.read_to_string(&mut said).unwrap();
@@ -179,7 +186,7 @@ fn what_is_excepted_or_began_before_goes_as_the_router_has_it() {
     drop(server);
     let reached = Site::start(&net.server, &format!("{}:81", BEHIND[1]));
     let args = ["--connect-timeout", "1", "--max-time", "60"];
-    crate::common::until("it goes directly", || {
+    until("it goes directly", || {
         text(&curl(&lan, &args, &reached.url("")).stdout) == "192.168.1.20"
     });
     up.signal("-TERM");
@@ -195,7 +202,7 @@ fn a_target_that_refuses_is_refused_and_the_port_is_nobody_s_proxy() {
     let up = up_sharing(&net, &invite, &[]);
     let refused = std::io::ErrorKind::ConnectionRefused;
     let target = SocketAddr::new(FAR_V4.parse().unwrap(), 81);
-    crate::common::until("the kernel refuses it", || {
+    until("the kernel refuses it", || {
         let connect = || Ok(TcpStream::connect_timeout(&target, PATIENCE));
         let kind = lan.run(connect).unwrap().map(|mut stream| {
             // The first one is reset when the server has asked.
@@ -232,11 +239,13 @@ fn with_the_kill_switch_closed_machines_behind_it_are_in_the_bond_or_nowhere() {
     make_router(&net);
     const BEHIND: &str = "198.18.5.5";
     ip(&net.server, &format!("addr add {BEHIND}/32 dev lo"));
-    ip(&net.server, &format!("route add 192.168.50.0/24 via 192.168.1.20"));
+    ip(&net.server, "route add 192.168.50.0/24 via 192.168.1.20");
     let site = Site::start(&net.internet, &format!("{FAR_V4}:80"));
     let echo = Echo::start(&net.internet, &format!("{FAR_V4}:7"));
     let beyond = Echo::start(&net.server, &format!("{BEHIND}:7"));
-    // Without the bond it is reached.
+    let inner = Site::start(&lan, &format!("{}:80", HOST[0]));
+    // Without the bond it is reached, and reaches others.
+    comes_from(&net.server, &inner, "192.168.1.1");
     assert_eq!(text(&ask_from(&lan, beyond.address, b"x")), "192.168.1.20 x");
     let asked = beyond.asked();
     let (_server, invite) = net.serve(&["--listen", &format!("{SERVER}:4433")]);
@@ -245,17 +254,21 @@ fn with_the_kill_switch_closed_machines_behind_it_are_in_the_bond_or_nowhere() {
     net.comes_to_show("all TCP, UDP and ICMP");
     comes_from(&lan, &site, SEEN[0]);
     assert_eq!(text(&ask_from(&lan, echo.address, b"x")), format!("{} x", SEEN[0]));
+    let second = std::time::Duration::from_secs(1);
     up.signal("-KILL");
     up.end();
     let socket = lan.run(|| std::net::UdpSocket::bind("0.0.0.0:0")).unwrap();
     for _ in 0..3 {
         socket.send_to(b"x", beyond.address).unwrap();
     }
-    let second = std::time::Duration::from_secs(1);
     let _ = lan.run(|| Ok(TcpStream::connect_timeout(&site.address, second))).unwrap();
     assert_eq!(beyond.asked(), asked);
     let leaked = leaks(sniffer, &net);
     assert!(leaked.is_empty(), "{leaked:?}");
+    // Nor does anybody begin to speak to it by a link, where it would answer.
+    let begin = || Ok(TcpStream::connect_timeout(&inner.address, second));
+    let kind = net.server.run(begin).unwrap().unwrap_err().kind();
+    assert_eq!(kind, std::io::ErrorKind::TimedOut);
     let down = net.run(&net.client, &["down"]);
     assert!(down.status.success(), "{down:?}");
     assert_eq!(text(&ask_from(&lan, beyond.address, b"x")), "192.168.1.20 x");
@@ -286,9 +299,100 @@ fn a_link_that_comes_later_is_shared_and_one_of_the_bond_never() {
     let lan = behind(&net, "eth1");
     comes_from(&lan, &site, SEEN[0]);
     assert_eq!(text(&ask_from(&lan, echo.address, b"x")), format!("{} x", SEEN[0]));
-    // One that has a way to the internet is still no link of the bond.
-    ip(&net.client, &format!("route add default via {} dev eth1 metric 900", HOST[0]));
-    comes_from(&lan, &site, SEEN[0]);
+    // One that has a way to the internet is shared no more, and no link of the bond.
+    let way = format!("default via {} dev eth1 metric 900", HOST[0]);
+    ip(&net.client, &format!("route add {way}"));
+    up.logs("eth1 has a default route now");
+    let args = ["--connect-timeout", "1", "--max-time", "60"];
+    let reaches = || text(&curl(&lan, &args, &site.url("")).stdout) == SEEN[0];
+    until("it is shared no more", || !reaches());
     let status = text(&net.run(&net.client, &["status"]).stdout);
-    assert!(status.contains("wwan0") && !status.contains("eth1: "), "{status}");
+    assert!(status.contains("wwan0") && status.matches("eth1").count() == 1, "{status}");
+    ip(&net.client, &format!("route del {way}"));
+    until("it is shared again", reaches);
+}
+
+#[test]
+fn what_is_bound_to_an_address_of_a_link_is_not_captured_by_the_mark() {
+    let Some(net) = Network::set_up() else { return };
+    let lan = behind(&net, "eth1");
+    let site = Site::start(&net.internet, &format!("{FAR_V4}:80"));
+    let (_server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
+    let links = ["--path", "first=192.168.1.20", "--path", "second=10.64.3.9"];
+    let wrong = [&net.up_args(&invite)[..], &links[..2], &["--share", "wlan0"]].concat();
+    let wrong = text(&net.run(&net.client, &wrong).stderr);
+    assert!(wrong.contains("wlan0 is a link of the bond"), "{wrong}");
+    let up = up_sharing(&net, &invite, &links);
+    comes_from(&net.client, &site, SEEN[0]);
+    comes_from(&lan, &site, SEEN[0]);
+    net.comes_to_show("second");
+    let status = text(&net.run(&net.client, &["status"]).stdout);
+    assert!(status.contains("first"), "{status}");
+    up.signal("-TERM");
+    assert_eq!(up.end().0, Some(0));
+}
+
+#[test]
+fn questions_to_a_link_s_own_router_go_to_the_server() {
+    let Some(net) = Network::set_up() else { return };
+    let lan = behind(&net, "eth1");
+    make_router(&net);
+    let asked = resolver(&net.server);
+    let router = Echo::start(&net.server, "192.168.1.1:53");
+    let own = Echo::start(&net.client, &format!("{}:53", ROUTER[0]));
+    let (_server, invite) =
+        serve_with_resolver(&net, &["--listen", "0.0.0.0:0", "--control", "none"]);
+    let up = up_sharing(&net, &invite, &[]);
+    net.comes_to_show("all TCP, UDP and ICMP");
+    let answer = ask_from(&lan, router.address, QUERY);
+    assert!(answer.starts_with(&QUERY[..2]) && answer != QUERY, "{answer:?}");
+    assert_eq!((router.asked(), asked.load(Ordering::SeqCst) > 0), (0, true));
+    // This machine's own answers itself.
+    assert_eq!(ask_from(&lan, own.address, b"x"), format!("{} x", HOST[0]).as_bytes());
+    up.signal("-TERM");
+    assert_eq!(up.end().0, Some(0));
+}
+
+#[test]
+fn who_becomes_a_router_meanwhile_stays_one_and_a_part_of_a_bridge_is_not_shared() {
+    let Some(net) = Network::set_up() else { return };
+    let lan = behind(&net, "eth1");
+    const BEHIND: &str = "198.18.5.5";
+    ip(&net.server, &format!("addr add {BEHIND}/32 dev lo"));
+    let beyond = Echo::start(&net.server, &format!("{BEHIND}:7"));
+    let (_server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
+    let up = up_sharing(&net, &invite, &["--except", "198.18.5.0/24"]);
+    make_router(&net);
+    // A look at the links, as whoever makes it a router changes something there, too.
+    ip(&net.client, "route add 192.0.2.0/24 via 192.168.1.1");
+    assert_eq!(text(&ask_from(&lan, beyond.address, b"x")), "192.168.1.20 x");
+    up.signal("-TERM");
+    assert_eq!(up.end().0, Some(0));
+    assert_eq!(text(&ask_from(&lan, beyond.address, b"x")), "192.168.1.20 x");
+
+    ip(&net.client, "link add br7 type bridge");
+    ip(&net.client, "link set eth1 master br7");
+    let wrong = [&net.up_args(&invite)[..], &["--share", "eth1"]].concat();
+    let wrong = net.run(&net.client, &wrong);
+    let said = text(&wrong.stderr);
+    assert!(wrong.status.code() == Some(2) && said.contains("eth1 is a part of br7"), "{said}");
+}
+
+#[test]
+fn a_link_of_another_name_forwards_no_more() {
+    let Some(net) = Network::set_up() else { return };
+    let _lan = behind(&net, "eth1");
+    let (_server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
+    let up = up_sharing(&net, &invite, &[]);
+    let forwards = |name: &str| {
+        let file = format!("/proc/sys/net/ipv4/conf/{name}/forwarding");
+        net.client.run(|| std::fs::read_to_string(file)).unwrap().trim() == "1"
+    };
+    assert!(forwards("eth1"));
+    ip(&net.client, "link set eth1 down");
+    ip(&net.client, "link set eth1 name lan7");
+    ip(&net.client, "link set lan7 up");
+    until("it forwards no more", || !forwards("lan7"));
+    up.signal("-TERM");
+    assert_eq!(up.end().0, Some(0));
 }

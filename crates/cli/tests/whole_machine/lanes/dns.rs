@@ -8,11 +8,11 @@ use super::lengths::{NARROW, carry};
 use super::*;
 use crate::common::{patient, until};
 
-pub(super) const QUERY: &[u8] =
+pub(crate) const QUERY: &[u8] =
     b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x03far\x07example\x00\x00\x01\x00\x01";
 
 /// A resolver of the server's machine, which answers with what it was asked.
-pub(super) fn resolver(ns: &Netns) -> Arc<AtomicU64> {
+pub(crate) fn resolver(ns: &Netns) -> Arc<AtomicU64> {
     long_resolver(ns, 0)
 }
 
@@ -33,7 +33,7 @@ fn long_resolver(ns: &Netns, least: usize) -> Arc<AtomicU64> {
 }
 
 /// Starts the server with a resolver on its own machine in its resolv.conf(5).
-pub(super) fn serve_with_resolver(net: &Network, more: &[&str]) -> (Daemon, String) {
+pub(crate) fn serve_with_resolver(net: &Network, more: &[&str]) -> (Daemon, String) {
     let file = net.state.path().join("resolv.conf");
     fs::write(&file, "nameserver 127.0.0.1\n").unwrap();
     let program = weftline(&[]);
