@@ -64,7 +64,10 @@ impl Segmented {
         let Some(rtt) = ack.rtt else { return };
         self.round.1 = self.round.1.min(rtt);
         if ack.rate.is_some_and(|rate| rate.prior_delivered >= self.round.0) {
-            self.is_full = self.round.1 > ack.least_rtt + QUEUE.max(ack.least_rtt / 4);
+            // The queue may be another's, or none but a jump of the delay: then this lane has little on its way.
+            let own = ack.in_flight_before
+                >= (self.product + self.product / 8).max(FIRST_SEGMENTS * self.mss);
+            self.is_full = own && self.round.1 > ack.least_rtt + QUEUE.max(ack.least_rtt / 4);
             self.round = (ack.total_delivered, Duration::MAX);
         }
     }

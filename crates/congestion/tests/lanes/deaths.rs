@@ -1,5 +1,7 @@
 //! Links that die and come back.
 
+use std::time::Duration;
+
 use proptest::prelude::*;
 
 use weftline_core::Instant;
@@ -174,4 +176,30 @@ proptest! {
         let [sent, came] = with_a_death(&delays, (dead, death), (gap, length, bulk));
         prop_assert_eq!(came, sent);
     }
+}
+
+/// A call with pictures, 2.5 Mb/s, whose link dies: what goes again over the other one waits for nothing there.
+#[test]
+fn what_a_dead_link_had_of_a_call_with_pictures_waits_for_nothing() {
+    let mut dying = Link::new(100);
+    (dying.dead_from, dying.dead_to) = (at(4_000), at(60_000));
+    let mut world = World::new(&[dying, Link::new(130)], &[Role::Active; 2]);
+    world.run(500);
+    let mut sent = Vec::new();
+    for n in 0..1_500 {
+        sent.push(world.now);
+        world.send(0, &numbered(7, n, 1250));
+        world.run(4);
+    }
+    world.run(500);
+    let [first, second] = [0, 1].map(|lane| world.lane(0, lane).counters.sent_packets);
+    assert!(first > 500 && second > 300, "it was on the link that died: {first} {second}");
+    let late = world.came[1].iter().map(|(at, packet)| {
+        let (_, number) = number_of(packet);
+        (at.since(sent[number as usize]), number)
+    });
+    let (latest, number) = late.filter(|(_, number)| *number > 700).max().unwrap();
+    // Those of the last tenth of a second before the death is known, after a round trip and a half, go again. With
+    // a gap before them that nothing fills they waited for 60 ms more.
+    assert!(latest < Duration::from_millis(340), "packet {number} was on its way for {latest:?}");
 }

@@ -286,10 +286,11 @@ fn pairs() -> [[Link; 2]; 12] {
 }
 
 /// Beside what the better link gives it without a bond, 18 seconds after two; with a call beside. Each rule pays:
-/// without one of them the mean of all is 1.22 (a queue on the link shows that it is full), 1.00 (packets may wait
-/// for longer than CoDel's 5 ms), 1.08 (flows of medium rate are numbered, too), in place of 1.28; without a call
-/// 1.25 in place of 1.28 (what was measured of a queue gets old), and 1.19 in place of 1.24 with the nearest lane
-/// that has room in place of the soonest.
+/// without one of them the mean of all, in place of 1.32, is 1.26 (a queue on the link shows that it is full), 1.23
+/// (packets may wait for longer than CoDel's 5 ms), 1.07 (flows of medium rate are numbered, too), and 1.16 (what
+/// comes first of a flow waits for number 0). Without a call it is 1.27 in place of 1.32 if a copy does not look
+/// whether a queue is still there. With the nearest lane that has room in place of the soonest an earlier version had
+/// 1.19 in place of 1.24.
 #[test]
 fn a_connection_with_a_control_of_its_own_has_the_best_link_or_more() {
     let (mut sum, mut number) = (0.0, 0.0);
@@ -310,7 +311,7 @@ fn a_connection_with_a_control_of_its_own_has_the_best_link_or_more() {
                 // It fills both links' queues at once as it begins, and then takes a minute to come back.
                 continue;
             }
-            assert!(alone > 0.92 && ratio > 0.93, "{said}");
+            assert!(alone > 0.92 && ratio > 0.94, "{said}");
             let is_alike = links[0].rate == links[1].rate && links[0].delay == links[1].delay;
             assert!(!is_alike || ratio > 1.85, "{said}");
             let waits = bond.call_ms - links[0].delay.as_secs_f64() * 1e3;
@@ -318,5 +319,5 @@ fn a_connection_with_a_control_of_its_own_has_the_best_link_or_more() {
         }
     }
     let mean = f64::exp(sum / number);
-    assert!(mean > 1.25, "{mean}");
+    assert!(mean > 1.28, "{mean}");
 }

@@ -10,7 +10,7 @@ use super::choice::Choice;
 use super::congestion::LaneCongestion;
 use super::flows::{Flows, Talk};
 use super::frame::{Class, DATA_OVERHEAD, Frame, FrameError};
-use super::lane::{Kept, Lane, LaneState, LaneStatus};
+use super::lane::{Kept, Lane, LaneState, LaneStatus, MAX_WAITING};
 use super::mtu::SHORT_PACKET;
 use super::order::Order;
 use super::packet::{self, Look};
@@ -31,8 +31,6 @@ const MAX_FLIGHT: usize = 8192;
 const MAX_KEPT: usize = 1 << 20;
 /// Of these bytes, those that are for urgent packets only: bulk alone would take all.
 const URGENT_KEPT: usize = 128 << 10;
-/// The bytes that wait for room over all lanes of a bond at most, each packet with what it takes besides.
-pub const MAX_WAITING: u64 = 2 << 20;
 const BESIDES: u64 = 64;
 /// What is older than this does not go again when its lane falls silent.
 const RESENT_AGE: Duration = Duration::from_millis(100);
@@ -78,7 +76,7 @@ pub struct BondCounters {
     pub malformed: u64,
     /// Urgent packets without a copy, as the budget was used up.
     pub uncopied: u64,
-    /// Bulk packets that came after others behind them had been handed out.
+    /// Packets in an order that came after others behind them had been handed out.
     pub late: u64,
 }
 
@@ -291,17 +289,19 @@ impl Bond {
         }
     }
 
-    /// A packet goes over a lane. Sends a copy over another one that a call may need next, and of which nobody
-    /// knows how long packets wait there: by its feedback it shows.
-    fn measure_by(&mut self, kept: &Kept, id: LaneId, now: Instant) {
-        let bytes = kept.packet.len();
+    /// A packet goes over a lane. Sends a copy over another one of which nobody knows how long packets wait there,
+    /// and that a call may need next; or whose queue was seen too long ago. By its feedback it shows.
+    fn measure_by(&mut self, kept: &Kept, is_medium: bool, id: LaneId, now: Instant) {
+        let bytes = kept.bytes();
         let is_it = |lane: &&mut Lane| {
             let is_ready = lane.role == Role::Active && lane.state == LaneState::Up;
-            lane.id != id && is_ready && lane.is_unmeasured(now)
+            let is_wanted = lane.is_stale(now) || is_medium && lane.is_unmeasured(now);
+            lane.id != id && is_ready && is_wanted
         };
         let Some(lane) = self.lanes.values_mut().find(is_it) else { return };
         if bytes <= lane.pings.longest_packet() && self.budget.take(bytes as u64, now) {
             lane.protection.iter_mut().for_each(|one| one.note_measured(now));
+            lane.note_looked(now);
             let (id, packet) = (lane.id, kept.packet.clone());
             self.make_ready(id, Kept { packet, ..*kept }, (true, false));
         }
@@ -310,7 +310,11 @@ impl Bond {
     /// The next place of a flow that was counted just now, over a lane; none where there is no other lane, as
     /// all packets come in order by themselves then.
     fn place(&mut self, flow: u64, lane: LaneId, is_only: bool, now: Instant) -> Place {
-        let numbers = self.flows.numbers(flow).filter(|_| !is_only);
+        let numbers = match is_only {
+            // What was numbered a moment ago may wait for the next number.
+            true => self.flows.numbered(flow).filter(|numbers| numbers.is_in_use(now)),
+            false => self.flows.numbers(flow),
+        };
         numbers.map(|numbers| numbers.take(lane, now)).unwrap_or_default()
     }
 
@@ -594,9 +598,7 @@ impl Bond {
             self.budget.sent(waiting.bytes.into());
             self.turn = LaneId(id.0.wrapping_add(1));
             let kept = Kept { number, class, packet: waiting.packet };
-            if is_medium {
-                self.measure_by(&kept, id, now);
-            }
+            self.measure_by(&kept, is_medium, id, now);
             let lane = self.lanes.get_mut(&id).expect("it was listed");
             return Some(encode(lane, kept, may_keep, now, out));
         }
@@ -639,6 +641,7 @@ impl Bond {
 
     /// Sends what is young of what a lane has on its way, and all that waits for it, over others.
     fn fall_silent(&mut self, id: LaneId, now: Instant) {
+        self.flows.leave(id);
         let lane = self.lanes.get_mut(&id).expect("it was found");
         let back = lane.fall_silent(RESENT_AGE, now);
         let back = back.into_iter();

@@ -4,12 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::LaneId;
-use super::lane::{Lane, LaneState};
+use super::lane::{Lane, LaneState, MOVES_FOR};
 use crate::Instant;
 use crate::policy::Role;
 
-/// A flow moves to another lane for more than this, and for more than a quarter.
-const MOVES_FOR: Duration = Duration::from_millis(5);
 /// Lanes that are farther than the nearest by more than this are not used by the same bulk flow.
 const MOST_LAG: Duration = Duration::from_millis(100);
 /// How long a lane that was silent is still tried where there is no other.
@@ -111,7 +109,8 @@ impl Choice<'_> {
         let arrival = |(_, lane): &(usize, &&Lane)| lane.arrival(bytes, self.now);
         let soonest = all.iter().enumerate().min_by_key(arrival);
         let (place, lane) = soonest.map(|(place, lane)| (place, lane.id)).expect("there is one");
-        let passed_over = all[..place].iter().map(|lane| lane.id);
+        let busy = all[..place].iter().filter(|lane| lane.is_busy());
+        let passed_over = busy.map(|lane| lane.id);
         let (first, is_only) = (all[0].id, all.len() == 1);
         Spread { lane, first, is_only, passed_over: passed_over.collect() }
     }

@@ -53,7 +53,7 @@ pub(super) struct Flow {
     before: u64,
     /// The lane that it keeps to.
     pub(super) lane: Option<LaneId>,
-    /// What numbers its packets, once it is bulk.
+    /// What numbers its packets, once it is no more urgent and there are several lanes.
     numbers: Option<Box<Numbers>>,
 }
 
@@ -117,6 +117,17 @@ impl Flows {
             found.numbers = Some(Box::new(Numbers::of(self.last)));
         }
         found.numbers.as_deref_mut()
+    }
+
+    /// A lane is dead, or removed: what numbers packets counts on it no more.
+    pub(super) fn leave(&mut self, lane: LaneId) {
+        let all = self.now.values_mut().chain(self.before.values_mut());
+        all.filter_map(|flow| flow.numbers.as_mut()).for_each(|numbers| numbers.leave(lane));
+    }
+
+    /// The numbers of a flow, if its packets have some.
+    pub(super) fn numbered(&mut self, flow: u64) -> Option<&mut Numbers> {
+        self.now.get_mut(&flow)?.numbers.as_deref_mut()
     }
 
     /// A packet has come that answers a flow, if it is one of late.

@@ -27,9 +27,9 @@ const PONG: u8 = 4;
 pub enum Class {
     /// It goes at once, and in copies over two lanes as far as the budget for copies goes.
     Urgent,
-    /// A flow such as a call: it keeps its lane.
+    /// A flow such as a call: it keeps its lane. On the wire, a packet in no order.
     Medium,
-    /// All else.
+    /// All else. On the wire, a packet with a place in its flow, of a medium or bulk one.
     Bulk,
 }
 
@@ -64,7 +64,7 @@ pub enum Frame<'a> {
         number: u64,
         /// How it is treated.
         class: Class,
-        /// The packet; if it is bulk, with its place in its flow after it: the flow's number, that of the
+        /// The packet; if it is bulk, as all are that have a place in a flow, with that after it: the flow's number, that of the
         /// packet, and the lanes that the flow uses.
         packet: &'a [u8],
     },

@@ -139,6 +139,21 @@ pub struct LaneCounters {
     pub silences: u64,
 }
 
+/// The bytes that wait for room over all lanes of a bond at most, each packet with what it takes besides.
+pub const MAX_WAITING: u64 = 2 << 20;
+/// A flow moves to another lane for more than this, and for more than a quarter.
+pub(super) const MOVES_FOR: Duration = Duration::from_millis(5);
+/// CoDel's target as RFC 8289 has it, and what packets may wait besides. What waits here is paced and has a queue of
+/// its own, so that a flow's packets delay no other's: they may wait for as long as lanes of one flow may differ, and
+/// while a flow's own control looks for the rate as ours does. With the 5 ms alone such a flow had 0.86 of a link,
+/// and never a second one.
+const TARGET: Duration = Duration::from_millis(5);
+const LONGER: Duration = Duration::from_millis(95);
+/// CoDel's interval: about the longest round trip of flows.
+const INTERVAL: Duration = Duration::from_millis(300);
+/// A queue of the link that was seen so long ago may be gone: it is looked again.
+const STALE: Duration = Duration::from_millis(500);
+
 /// A lane.
 #[derive(Debug)]
 pub(super) struct Lane {
@@ -167,6 +182,7 @@ pub(super) struct Lane {
     told: u64,
     srtt: Option<Duration>,
     measured_at: Instant,
+    looked_at: Instant,
     deviation: Duration,
     least_rtt: LeastRtt,
     rate: DeliveryRate,
@@ -186,12 +202,9 @@ impl Lane {
         congestion: Box<dyn LaneCongestion>,
         now: Instant,
     ) -> Self {
-        // What waits here is paced and has a queue of its own, so that a flow's packets delay no other's: they
-        // may wait for as long as lanes of one flow may differ, and for a flow whose own control looks for the
-        // rate while ours does. With the 5 ms of RFC 8289 such a flow had 0.86 of a link, and never a second one.
         let config = QueueConfig {
-            target: Duration::from_millis(100),
-            interval: Duration::from_millis(300),
+            target: TARGET,
+            interval: INTERVAL,
             limit_bytes: QueueConfig::full_packets(2048),
         };
         Self {
@@ -214,6 +227,7 @@ impl Lane {
             told: next,
             srtt: None,
             measured_at: now,
+            looked_at: now,
             deviation: Duration::ZERO,
             least_rtt: LeastRtt::default(),
             rate: DeliveryRate::default(),
@@ -401,6 +415,9 @@ impl Lane {
         if come.packets + lost > 0 {
             let part = lost as f64 / (come.packets + lost) as f64;
             self.loss += LOSS_WEIGHT * (part - self.loss);
+            // At high rates the bond has room for less: what is dropped for want of it is no single packet.
+            let room = self.rate.time_for(MAX_WAITING / 3);
+            self.queue.allow_longer(if room.is_zero() { LONGER } else { LONGER.min(room) });
             self.congestion.on_ack(&LaneAck {
                 now,
                 delivered: come.bytes,
@@ -482,7 +499,7 @@ impl Lane {
 
     /// Takes in a round trip (RFC 6298 §2).
     pub(super) fn measure(&mut self, rtt: Duration, now: Instant) {
-        self.measured_at = now;
+        let is_old = now.since(std::mem::replace(&mut self.measured_at, now)) > STALE;
         self.least_rtt.note(rtt, now);
         match self.srtt {
             None => {
@@ -491,7 +508,8 @@ impl Lane {
             }
             Some(srtt) => {
                 self.deviation = (3 * self.deviation + srtt.abs_diff(rtt)) / 4;
-                self.srtt = Some((7 * srtt + rtt) / 8);
+                // What was long ago says nothing of the queue that there is now.
+                self.srtt = Some(if is_old { rtt } else { (7 * srtt + rtt) / 8 });
             }
         }
     }
@@ -581,22 +599,44 @@ impl Lane {
         self.least_rtt.get().min(MOST_SILENCE)
     }
 
-    /// How long a packet of `bytes` would take to arrive, by all that is known. What was measured of the link's
-    /// queue is true for a round trip, and then goes as time does: nothing of ours keeps it filled.
+    /// How long a packet of `bytes` would take to arrive, by all that is known.
     pub(super) fn arrival(&self, bytes: u64, now: Instant) -> Duration {
         let least = self.least_rtt.get();
         let way = self.srtt.map_or(MOST_SILENCE, |_| least) / 2;
         let on_its_way = self.rate.bytes_in(self.least()).unwrap_or(u64::MAX);
-        // Only where something waits for room the rate is the link's, and not that of what was to go.
-        let backlog = match self.queue.is_empty() {
-            true => 0,
-            false => self.in_flight.saturating_sub(on_its_way) + self.queue.bytes() + bytes,
+        let again: usize = self.again.iter().map(|kept| kept.packet.len()).sum();
+        let waiting = self.queue.bytes() + again as u64;
+        // Only where something waits for room the rate is the link's, and not that of what was to go. While none is
+        // known, and where the path is held back, it is what goes.
+        let before = if waiting == 0 {
+            Duration::ZERO
+        } else {
+            let backlog = self.in_flight.saturating_sub(on_its_way) + waiting + bytes;
+            let paced = self.pacing(true).time_for(ByteCount::new(waiting + bytes));
+            self.rate.time_for(backlog).max(paced.unwrap_or(MOST_SILENCE))
         };
-        let queued = self.srtt.map_or(Duration::ZERO, |srtt| {
-            let gone = now.since(self.measured_at).saturating_sub(srtt + TELLING);
-            srtt.saturating_sub(least).saturating_sub(gone)
-        });
-        way + queued.max(self.rate.time_for(backlog))
+        way + self.queued().max(before).max(self.paced_to.since(now))
+    }
+
+    /// How long packets waited on the link itself when that was seen last.
+    fn queued(&self) -> Duration {
+        self.srtt.map_or(Duration::ZERO, |srtt| srtt.saturating_sub(self.least_rtt.get()))
+    }
+
+    /// Whether its link is known to have a queue, and has not been looked at of late: nothing goes there that would
+    /// show that it is gone.
+    pub(super) fn is_stale(&self, now: Instant) -> bool {
+        self.queued() > MOVES_FOR && now.since(self.measured_at.max(self.looked_at)) > STALE
+    }
+
+    /// A copy goes there, to see.
+    pub(super) fn note_looked(&mut self, now: Instant) {
+        self.looked_at = now;
+    }
+
+    /// Whether it has no room for more.
+    pub(super) fn is_busy(&self) -> bool {
+        self.has_waiting() || self.in_flight >= self.window()
     }
 
     /// Whether urgent packets should have another lane besides, though that costs something.

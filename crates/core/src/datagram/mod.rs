@@ -10,8 +10,9 @@
 //! - All others wait in a queue of their lane, fair between flows (FQ-CoDel), for as long as more is on
 //!   its way than the lane's congestion control allows ([`LaneCongestion`]; the daemons and the tests
 //!   take BBR, `weftline_congestion::lane`), and go at the rate that it says. A flow keeps its lane until
-//!   another is better by 5 ms and a quarter. A **bulk** flow for which one lane is not enough takes
-//!   others besides, the nearest first, and its packets are handed out in order (`order.rs`).
+//!   another is better by 5 ms and a quarter. Each packet of a **bulk** flow takes
+//!   the lane by which it arrives first, with what waits there (`choice.rs`). Both are handed out in order
+//!   (`order.rs`).
 //! - Each end tells the other what has come, 10 ms later at the latest. When nothing is told for longer
 //!   than the round trip, the lane is silent: what is younger than 100 ms goes again, once, over another.
 //! - While flows of that kind last, what TCP and bulk send over the path of a lane is held back as
@@ -44,12 +45,12 @@ mod place;
 mod protection;
 mod rate;
 
-pub use bond::{Bond, BondConfig, BondCounters, MAX_LANES, MAX_MEMORY, MAX_WAITING, Transmit};
+pub use bond::{Bond, BondConfig, BondCounters, MAX_LANES, MAX_MEMORY, Transmit};
 pub use calls::{CallRules, HoldStatus};
 pub use congestion::{LaneAck, LaneCongestion, LaneRate, TELLING};
 pub use frame::{Class, DATA_OVERHEAD, Feedback, Frame, FrameError, MAX_RANGES, packet_in};
 pub use guard::FlowGuard;
-pub use lane::{LaneCounters, LaneState, LaneStatus};
+pub use lane::{LaneCounters, LaneState, LaneStatus, MAX_WAITING};
 pub use packet::Look;
 
 /// A lane's number, which is the same at both ends.

@@ -1,4 +1,4 @@
-//! Bulk packets in the order of their flow, as far as that is worth waiting.
+//! Packets that are not urgent, in the order of their flow, as far as that is worth waiting.
 //!
 //! A lane delivers in order. So once each lane that a flow uses has delivered a packet with a later number,
 //! what is missing is lost, and nothing waits for it; with one lane nothing ever does. A lane that says
@@ -22,7 +22,10 @@ pub(super) const MOST_WAITING: usize = 4 << 20;
 /// afterwards in the row of those that are handed out.
 const BESIDES: usize = 160;
 /// The flows that are known.
-const MOST_FLOWS: usize = 64;
+const MOST_FLOWS: usize = 512;
+/// A flow that is not known and has a number below this has just begun, with 0: what came first may have overtaken
+/// others.
+const FIRST: u16 = 64;
 /// What the row of those that are handed out keeps when it is empty, in packets.
 const LITTLE: usize = 64;
 /// A flow that has rested so long begins anew with any number.
@@ -138,7 +141,8 @@ impl Order {
         while self.held > MOST_WAITING.saturating_sub(cost(packet.len())) {
             self.give_up_oldest();
         }
-        let flow = self.flows.entry(place.flow).or_insert_with(|| Flow::new(place.number, now));
+        let first = if place.number < FIRST { 0 } else { place.number };
+        let flow = self.flows.entry(place.flow).or_insert_with(|| Flow::new(first, now));
         if flow.waiting.is_empty() && now.since(flow.heard) >= RESTED {
             *flow = Flow::new(place.number, now);
         }
@@ -187,9 +191,10 @@ impl Order {
         self.held -= before - flow.bytes;
     }
 
-    /// Hands out what waits of the flow that has waited, or been known, for longest.
+    /// Forgets the flow that rests for longest; if all wait, what waits of the oldest is handed out.
     fn forget_oldest(&mut self) {
-        let oldest = self.flows.iter().min_by_key(|(_, flow)| flow.since().unwrap_or(flow.heard));
+        let age = |flow: &Flow| (flow.since().is_some(), flow.since().unwrap_or(flow.heard));
+        let oldest = self.flows.iter().min_by_key(|(_, flow)| age(flow));
         let Some(mut flow) = oldest.map(|(&id, _)| id).and_then(|id| self.flows.remove(&id)) else {
             return;
         };

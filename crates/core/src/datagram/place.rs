@@ -1,5 +1,5 @@
-//! The place of a bulk packet in its flow, which goes with it: what goes over several lanes at once is
-//! handed out in order.
+//! The place of a packet in its flow, which goes with it unless it is urgent: what goes over several lanes at once, or
+//! moves from one to another, is handed out in order.
 
 use std::time::Duration;
 
@@ -48,6 +48,8 @@ pub(super) struct Numbers {
     next: u16,
     /// When each lane was used last.
     used: [Option<Instant>; 8],
+    /// Whether it has left a lane since its last packet.
+    left: bool,
 }
 
 impl Numbers {
@@ -56,9 +58,21 @@ impl Numbers {
         Self { flow, ..Self::default() }
     }
 
+    /// Nothing more comes over this lane.
+    pub(super) fn leave(&mut self, lane: LaneId) {
+        self.used[usize::from(lane.0 & 7)] = None;
+        self.left = true;
+    }
+
+    /// Whether packets with numbers may still be on their way, or wait for others: the next ones need one, too.
+    pub(super) fn is_in_use(&self, now: Instant) -> bool {
+        self.left || self.used.iter().flatten().any(|at| now.since(*at) <= USED_FOR)
+    }
+
     /// The place of a packet that goes over a lane.
     pub(super) fn take(&mut self, lane: LaneId, now: Instant) -> Place {
         self.used[usize::from(lane.0 & 7)] = Some(now);
+        self.left = false;
         let is_used = |at: &Option<Instant>| at.is_some_and(|at| now.since(at) <= USED_FOR);
         let bits = self.used.iter().enumerate().filter(|(_, at)| is_used(at));
         let lanes = bits.fold(0, |bits, (place, _)| bits | 1 << place);
