@@ -9,6 +9,9 @@ use crate::journal::Journal;
 /// That of IPv6, of which all interfaces forward or none.
 pub(crate) const ALL_V6: &str = "net/ipv6/conf/all/forwarding";
 
+/// That of IPv4 for all links that there are, and that come: it is on where this machine is a router.
+pub(crate) const ALL_V4: &str = "net/ipv4/conf/all/forwarding";
+
 /// The sysctl that lets the kernel forward what comes by a link.
 pub(crate) fn forwarding(link: &str) -> String {
     format!("net/ipv4/conf/{link}/forwarding")

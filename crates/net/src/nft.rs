@@ -138,7 +138,7 @@ pub(crate) struct Redirect<'a> {
     pub(crate) v6: Option<Ports>,
     /// The device's addresses: packets to them from any other link are dropped.
     pub(crate) addresses: &'a [IpAddr],
-    /// Ports to which those machines' connections are left alone.
+    /// Ports to which connections of machines behind shared links are left alone.
     pub(crate) excepted: &'a [u16],
 }
 

@@ -6,7 +6,7 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Mutex;
 
-use crate::forwarding::{ALL_V6, forward_v6, forwarding, is_off, keep_advertisements};
+use crate::forwarding::{ALL_V4, ALL_V6, forward_v6, forwarding, is_off, keep_advertisements};
 use crate::journal::Journal;
 use crate::link_name::LinkName;
 use crate::route::{Link, Routes};
@@ -100,7 +100,7 @@ impl Share {
         let is_inner = |name: &&LinkName| !found(name).is_some_and(leads_out);
         let shared: Vec<_> = self.wanted.iter().copied().filter(|name| is_inner(&name)).collect();
         // Whoever makes this machine a router after us says so for all links.
-        let is_router = !is_off("net/ipv4/conf/all/forwarding");
+        let is_router = !is_off(ALL_V4);
         let is_unforwarded = |name: &&LinkName| {
             let is_off = found(name).is_some_and(|link| is_off(&forwarding(&link.name)));
             !is_router && (is_off || known.unforwarded_v4.contains(name))
@@ -130,7 +130,7 @@ fn note_changes(before: &[LinkName], now: &[LinkName]) {
 
 /// Forwards nothing of a link any more that was not to before, unless all are to by now.
 fn stop(link: &str) -> io::Result<()> {
-    if is_off("net/ipv4/conf/all/forwarding") {
+    if is_off(ALL_V4) {
         fs::write(format!("/proc/sys/{}", forwarding(link)), "0")?;
     }
     Ok(())

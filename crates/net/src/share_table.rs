@@ -1,8 +1,8 @@
 //! What the table of the capture does with the connections and packets of machines behind shared links.
 //!
 //! A connection of such a machine is redirected before the kernel chooses its way, so the table asks for
-//! that way itself: by the mark [`ASKED`], which the packet has for that moment only, and which rules of
-//! ours hold for.
+//! that way itself: by the mark [`ASKED`], or [`ASKED_DNS`], which the packet has for that moment only, and
+//! which rules of ours hold for.
 
 use std::io;
 

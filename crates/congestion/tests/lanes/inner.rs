@@ -308,7 +308,7 @@ fn a_connection_with_a_control_of_its_own_has_the_best_link_or_more() {
             number += 1.0;
             let is_far = links[0].delay == Duration::from_millis(50);
             if is_far && control == Control::Reno {
-                // It fills both links' queues at once as it begins, and then takes a minute to come back.
+                // It fills both links' queues at once as it begins, and comes back by a packet in each round trip.
                 continue;
             }
             assert!(alone > 0.92 && ratio > 0.94, "{said}");

@@ -145,8 +145,8 @@ pub const MAX_WAITING: u64 = 2 << 20;
 pub(super) const MOVES_FOR: Duration = Duration::from_millis(5);
 /// CoDel's target as RFC 8289 has it, and what packets may wait besides. What waits here is paced and has a queue of
 /// its own, so that a flow's packets delay no other's: they may wait for as long as lanes of one flow may differ, and
-/// while a flow's own control looks for the rate as ours does. With the 5 ms alone such a flow had 0.86 of a link,
-/// and never a second one.
+/// while a flow's own control looks for the rate as ours does. With its 5 and
+/// 100 ms a flow with NewReno had 0.85 of a link with a round trip of 20 ms, and 0.2 of one with 100 ms.
 const TARGET: Duration = Duration::from_millis(5);
 const LONGER: Duration = Duration::from_millis(95);
 /// CoDel's interval: about the longest round trip of flows.
