@@ -100,6 +100,7 @@ test-lab: tools
 lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked $$(./scripts/features) -- -D warnings
+	$(CARGO) clippy --package weftline-cli --all-targets --locked --no-default-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked $$(./scripts/features)
 	./scripts/pure
 	./scripts/cycles

@@ -18,7 +18,7 @@ use crate::daemon::{
 };
 use crate::failure::Failure;
 use crate::listeners::{Listener, Listeners};
-use crate::ops::control::{self, Control};
+use crate::ops::control::Control;
 use crate::ops::log::{self, Format};
 use crate::ops::sockets::{self, Passed, Place};
 use crate::ops::{AdminEndpoints, Daemon, DashboardPlace, Life, Wanted, systemd};
@@ -427,11 +427,7 @@ impl ConnectArgs {
             control: self.control.clone(),
             metrics: self.metrics,
             qlog: self.qlog.clone(),
-            dashboard: DashboardPlace::of(
-                self.dashboard,
-                &self.behind_proxy,
-                control::is_told(self.control.as_ref()),
-            )?,
+            dashboard: DashboardPlace::of(self.dashboard, &self.behind_proxy)?,
         })
     }
 

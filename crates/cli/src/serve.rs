@@ -21,7 +21,7 @@ use crate::daemon::{
 };
 use crate::failure::Failure;
 use crate::internet::{self, Invites, Lanes};
-use crate::ops::control::{self, Control};
+use crate::ops::control::Control;
 use crate::ops::log::{self, Format};
 use crate::ops::sockets::{self, Passed};
 use crate::ops::{AdminEndpoints, Daemon, DashboardPlace, LaneWatcher, Life, Wanted};
@@ -449,11 +449,7 @@ impl ServeArgs {
             control: self.control.clone(),
             metrics: self.metrics,
             qlog: self.qlog.clone(),
-            dashboard: DashboardPlace::of(
-                self.dashboard,
-                &self.behind_proxy,
-                control::is_told(self.control.as_ref()),
-            )?,
+            dashboard: DashboardPlace::of(self.dashboard, &self.behind_proxy)?,
         })
     }
 

@@ -260,9 +260,18 @@ impl Identity {
     /// # Errors
     /// When the directory cannot be made, written or read.
     pub fn from_state_dir(state_dir: &Path) -> Result<Self, Error> {
+        Self::kept_for(state_dir, &[])
+    }
+
+    /// The same for those who go by names, as browsers do: one that is made now is for these names and
+    /// addresses, too.
+    ///
+    /// # Errors
+    /// When the directory cannot be made, written or read.
+    pub fn kept_for(state_dir: &Path, names: &[String]) -> Result<Self, Error> {
         let path = state_dir.join(IDENTITY_FILE);
         if !path.exists() {
-            make_identity(state_dir, &path).map_err(|error| Error::StateDir {
+            make_identity(state_dir, &path, names).map_err(|error| Error::StateDir {
                 path: path.clone(),
                 reason: error.to_string(),
             })?;
@@ -334,10 +343,10 @@ fn make_below(dir: &Path, shared: &Path) -> io::Result<()> {
 
 /// Makes a self-signed identity at `path`; when another process makes one at the same time, the
 /// first wins.
-fn make_identity(dir: &Path, path: &Path) -> io::Result<()> {
+fn make_identity(dir: &Path, path: &Path, names: &[String]) -> io::Result<()> {
     make_state_dir(dir)?;
-    let made = rcgen::generate_simple_self_signed([SELF_SIGNED_NAME.to_owned()])
-        .map_err(io::Error::other)?;
+    let names = [&[SELF_SIGNED_NAME.to_owned()], names].concat();
+    let made = rcgen::generate_simple_self_signed(names).map_err(io::Error::other)?;
     let pem = made.cert.pem() + &made.signing_key.serialize_pem();
     // A name that nobody can guess, and a file that was not there: in a directory that others may
     // write to, a link of theirs would have another file overwritten.
@@ -466,6 +475,31 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "test code")]
 
     use super::*;
+
+    #[test]
+    fn a_certificate_is_good_for_the_names_it_was_made_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let names = ["192.168.1.5".to_owned(), "weft.example".to_owned()];
+        let made = Identity::kept_for(dir.path(), &names).unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(made.chain[0].clone()).unwrap();
+        let provider = Arc::new(crypto_provider());
+        let verifier =
+            rustls::client::WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider);
+        let verifier = verifier.build().unwrap();
+        let is_good = |name: &'static str| {
+            let name = ServerName::try_from(name).unwrap();
+            let now = UnixTime::now();
+            verifier.verify_server_cert(&made.chain[0], &[], &name, &[], now).is_ok()
+        };
+        for name in [SELF_SIGNED_NAME, "192.168.1.5", "weft.example"] {
+            assert!(is_good(name), "{name}");
+        }
+        assert!(!is_good("192.168.1.6") && !is_good("other.example"));
+        // What is kept stays as it is.
+        let again = Identity::from_state_dir(dir.path()).unwrap();
+        assert_eq!(again.chain, made.chain);
+    }
 
     #[test]
     fn services_pass_through_the_directory_that_root_makes() {

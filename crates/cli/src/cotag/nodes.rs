@@ -16,7 +16,7 @@ use super::run::{Shown, run};
 use crate::daemon::{parse_duration, warn_plaintext};
 use crate::failure::Failure;
 use crate::ops::DashboardPlace;
-use crate::ops::control::{Control, is_told};
+use crate::ops::control::Control;
 use crate::ops::log::{self, Format};
 use crate::{config, secrets};
 
@@ -341,8 +341,7 @@ pub(super) fn gateway(mut args: GatewayArgs) -> Result<(), Failure> {
             lists address aps devices behind_proxy);
     }
     log::start(args.log_format, args.log_level.as_deref())?;
-    let dashboard =
-        DashboardPlace::of(args.dashboard, &args.behind_proxy, is_told(args.control.as_ref()))?;
+    let dashboard = DashboardPlace::of(args.dashboard, &args.behind_proxy)?;
     let mut peers: Vec<_> =
         args.ap.iter().map(|text| GatewayAp::parse(text)).collect::<Result<_, _>>()?;
     if peers.is_empty() {
@@ -382,8 +381,7 @@ pub(super) fn ap(mut args: ApArgs) -> Result<(), Failure> {
             lists devices behind_proxy);
     }
     log::start(args.log_format, args.log_level.as_deref())?;
-    let dashboard =
-        DashboardPlace::of(args.dashboard, &args.behind_proxy, is_told(args.control.as_ref()))?;
+    let dashboard = DashboardPlace::of(args.dashboard, &args.behind_proxy)?;
     let gateway = needed("--gateway ADDR", args.gateway)?;
     let Ok(via) = args.gateway_via.map(|via| via.parse::<Via>()).transpose();
     let devices = devices(&args.device, std::mem::take(&mut args.devices), args.device_key.take())?;
@@ -417,8 +415,7 @@ pub(super) fn device(mut args: DeviceArgs) -> Result<(), Failure> {
             lists address aps behind_proxy);
     }
     log::start(args.log_format, args.log_level.as_deref())?;
-    let dashboard =
-        DashboardPlace::of(args.dashboard, &args.behind_proxy, is_told(args.control.as_ref()))?;
+    let dashboard = DashboardPlace::of(args.dashboard, &args.behind_proxy)?;
     let mut peers: Vec<_> =
         args.ap.iter().map(|text| DeviceAp::parse(text)).collect::<Result<_, _>>()?;
     if peers.is_empty() {

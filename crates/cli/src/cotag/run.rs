@@ -65,10 +65,12 @@ impl Asked {
     async fn open_dashboard(
         self: &Arc<Self>,
         place: &DashboardPlace,
+        is_told: bool,
     ) -> Result<dashboard::Opened, Failure> {
         let (asked, publish) = (Arc::clone(self), self.publish.clone());
         let links = move || publish.status().map(node_links).unwrap_or_default();
-        let (opened, url) = dashboard::open_node(move || asked.about(), links, place).await?;
+        let opened = dashboard::open_node(move || asked.about(), links, place, is_told);
+        let (opened, url) = opened.await?;
         output::print(&format!("dashboard {url}\n"))?;
         // It is opened once.
         let _ = self.dashboard.set(url);
@@ -77,10 +79,6 @@ impl Asked {
 }
 
 impl control::Asked for Asked {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
     fn snapshot(&self, connections: usize) -> Snapshot {
         Snapshot::take(self.about(), connections)
     }
@@ -127,11 +125,12 @@ pub(super) fn run(
             publish: publish.clone(),
             dashboard: OnceLock::new(),
         });
+        let control = control::bind(&asked.name, shown.control.as_ref())?;
         let _dashboard = match &shown.dashboard {
-            Some(place) => Some(asked.open_dashboard(place).await?),
+            Some(place) => Some(asked.open_dashboard(place, control.is_some()).await?),
             None => None,
         };
-        let _control = control::open(&asked, shown.control.as_ref())?;
+        let _control = control.map(|bound| bound.answer(&asked));
         let (ended, end) = oneshot::channel();
         let thread = {
             let (stop, publish) = (stop.clone(), publish.clone());

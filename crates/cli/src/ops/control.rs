@@ -40,11 +40,6 @@ pub(crate) enum Control {
     At(PathBuf),
 }
 
-/// Whether there is one to ask.
-pub(crate) fn is_told(control: Option<&Control>) -> bool {
-    control != Some(&Control::None)
-}
-
 impl From<String> for Control {
     fn from(text: String) -> Self {
         if text == "none" { Self::None } else { Self::At(text.into()) }
@@ -61,9 +56,6 @@ impl FromStr for Control {
 
 /// What is asked there.
 pub(crate) trait Asked: Send + Sync + 'static {
-    /// What it is, in the name of its socket.
-    fn name(&self) -> &str;
-
     /// How it is now, with so many connections.
     fn snapshot(&self, connections: usize) -> Snapshot;
 
@@ -104,27 +96,30 @@ impl Drop for Socket {
     }
 }
 
-/// Opens the control socket of this daemon and answers there from now on.
+/// A control socket that nobody answers at yet.
+pub(crate) struct Bound {
+    socket: Socket,
+    listener: UnixListener,
+}
+
+/// Opens the control socket of the daemon of this name; `None` if it has none.
 ///
 /// # Errors
 /// When a place was named and cannot be had. The default place is only warned of.
-pub(crate) fn open(
-    life: &Arc<impl Asked>,
-    at: Option<&Control>,
-) -> Result<Option<Socket>, Failure> {
+pub(crate) fn bind(name: &str, at: Option<&Control>) -> Result<Option<Bound>, Failure> {
     let (path, listener) = match at {
         Some(Control::None) => return Ok(None),
         Some(Control::At(path)) => (
             path.clone(),
-            bind(path).map_err(|error| {
+            listen_at(path).map_err(|error| {
                 let path = path.display();
                 Failure::failed(format!("cannot open the control socket {path}: {error}"))
             })?,
         ),
         None => {
             let Some(dir) = default_dirs().into_iter().next() else { return Ok(None) };
-            let path = dir.join(format!("{}-{}.sock", life.name(), std::process::id()));
-            match make_dir(&dir).and_then(|()| bind(&path)) {
+            let path = dir.join(format!("{name}-{}.sock", std::process::id()));
+            match make_dir(&dir).and_then(|()| listen_at(&path)) {
                 Ok(listener) => (path, listener),
                 Err(error) => {
                     let path = path.display();
@@ -135,17 +130,25 @@ pub(crate) fn open(
         }
     };
     tracing::debug!("control socket {}", path.display());
-    let life = Arc::clone(life);
-    let answer = move |(stream, _)| {
-        let life = Arc::clone(&life);
-        async move {
-            if let Err(error) = answer(stream, &*life).await {
-                tracing::debug!("control socket: {error}");
+    Ok(Some(Bound { socket: Socket(path), listener }))
+}
+
+impl Bound {
+    /// Answers for this daemon from now on.
+    pub(crate) fn answer(self, life: &Arc<impl Asked>) -> Socket {
+        let Self { socket, listener } = self;
+        let life = Arc::clone(life);
+        let answer = move |(stream, _)| {
+            let life = Arc::clone(&life);
+            async move {
+                if let Err(error) = answer(stream, &*life).await {
+                    tracing::debug!("control socket: {error}");
+                }
             }
-        }
-    };
-    tokio::spawn(answer_each(MAX_PROGRAMS, move |cx| listener.poll_accept(cx), answer));
-    Ok(Some(Socket(path)))
+        };
+        tokio::spawn(answer_each(MAX_PROGRAMS, move |cx| listener.poll_accept(cx), answer));
+        socket
+    }
 }
 
 /// Where control sockets are looked for, what $RUNTIME_DIRECTORY says or else the usual places; the
@@ -239,7 +242,7 @@ const MAX_PATH: usize = 107;
 
 /// Listens at `path`, in place of a daemon that is no more. The socket appears there when it is
 /// ready and belongs to its owner only.
-fn bind(path: &Path) -> io::Result<UnixListener> {
+fn listen_at(path: &Path) -> io::Result<UnixListener> {
     check(path)?;
     let fresh = draft(path);
     let _ = fs::remove_file(&fresh);
@@ -352,14 +355,14 @@ mod tests {
         let path = dir.path().join("serve-1.sock");
         drop(UnixListener::bind(&path).unwrap());
         assert!(is_dead(&path) && is_ours(&path));
-        let alive = bind(&path).unwrap();
+        let alive = listen_at(&path).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        assert!(bind(&path).unwrap_err().to_string().contains("another daemon has it"));
+        assert!(listen_at(&path).unwrap_err().to_string().contains("another daemon has it"));
         drop(alive);
         make_dir(dir.path()).unwrap();
         assert!(!path.exists(), "the rest of a daemon that was killed");
         fs::write(&path, "a file").unwrap();
-        assert!(bind(&path).unwrap_err().to_string().contains("something else than a socket"));
+        assert!(listen_at(&path).unwrap_err().to_string().contains("something else than a socket"));
         make_dir(dir.path()).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "a file");
         assert_eq!(entries(dir.path()).len(), 1, "nothing is left behind");

@@ -30,18 +30,21 @@ pub(crate) type Opened = Dashboard;
 /// # Errors
 /// When the address is reached from other machines and no proxy is named, or a name is none.
 pub(crate) fn check(place: &DashboardPlace) -> Result<(), Failure> {
-    settings(place).check(false).map_err(failure)
+    settings(place, false).check(false).map_err(failure)
 }
 
-/// Shows the program that is `about` what this says, from now on. Returns the address to open, too.
+/// Shows the program that is `about` what this says, from now on. Returns the address to open, too, which a
+/// control socket tells, if it `is_told`.
 ///
 /// # Errors
 /// When the address cannot be had.
 pub(crate) async fn open(
     about: impl Fn() -> About + Send + Sync + 'static,
     place: &DashboardPlace,
+    is_told: bool,
 ) -> Result<(Opened, String), Failure> {
-    open_source(Arc::new(Feed { about: Box::new(about), seen: Mutex::default() }), place).await
+    let feed = Feed { about: Box::new(about), seen: Mutex::default() };
+    open_source(Arc::new(feed), place, is_told).await
 }
 
 /// The same of a node of a coded tunnel, which has `links`.
@@ -52,16 +55,19 @@ pub(crate) async fn open_node(
     about: impl Fn() -> About + Send + Sync + 'static,
     links: impl Fn() -> NodeLinks + Send + Sync + 'static,
     place: &DashboardPlace,
+    is_told: bool,
 ) -> Result<(Opened, String), Failure> {
     let (about, links) = (Box::new(about), Box::new(links));
-    open_source(Arc::new(NodeFeed { about, links, seen: Mutex::default() }), place).await
+    let feed = NodeFeed { about, links, seen: Mutex::default() };
+    open_source(Arc::new(feed), place, is_told).await
 }
 
 async fn open_source(
     source: Arc<dyn Source>,
     place: &DashboardPlace,
+    is_told: bool,
 ) -> Result<(Opened, String), Failure> {
-    let opened = Dashboard::open(&settings(place), source).await.map_err(failure)?;
+    let opened = Dashboard::open(&settings(place, is_told), source).await.map_err(failure)?;
     let url = opened.url().to_owned();
     Ok((opened, url))
 }
@@ -73,8 +79,8 @@ fn status(about: About, connections: usize) -> String {
         .unwrap_or_else(|error| serde_json::json!({ "error": error.to_string() }).to_string())
 }
 
-fn settings(place: &DashboardPlace) -> Settings {
-    let program = if place.is_told { Program::Daemon } else { Program::Server };
+fn settings(place: &DashboardPlace, is_told: bool) -> Settings {
+    let program = if is_told { Program::Daemon } else { Program::Server };
     Settings { address: place.address, names: place.names.clone(), program, tls: None }
 }
 

@@ -26,6 +26,7 @@ pub(crate) fn check(place: &DashboardPlace) -> Result<(), Failure> {
 pub(crate) async fn open(
     _: impl Fn() -> About + Send + Sync + 'static,
     place: &DashboardPlace,
+    _: bool,
 ) -> Result<(Opened, String), Failure> {
     check(place).map(|()| unreachable!("it always fails"))
 }
@@ -38,6 +39,7 @@ pub(crate) async fn open_node(
     _: impl Fn() -> About + Send + Sync + 'static,
     _: impl Fn() -> NodeLinks + Send + Sync + 'static,
     place: &DashboardPlace,
+    _: bool,
 ) -> Result<(Opened, String), Failure> {
     check(place).map(|()| unreachable!("it always fails"))
 }

@@ -265,8 +265,6 @@ pub(crate) struct DashboardPlace {
     pub(crate) address: SocketAddr,
     /// The names under which proxies offer it.
     pub(crate) names: Vec<String>,
-    /// Whether a control socket tells its address.
-    pub(crate) is_told: bool,
 }
 
 impl DashboardPlace {
@@ -277,7 +275,6 @@ impl DashboardPlace {
     pub(crate) fn of(
         address: Option<SocketAddr>,
         names: &[String],
-        is_told: bool,
     ) -> Result<Option<Self>, Failure> {
         let Some(address) = address else {
             return match names.is_empty() {
@@ -287,7 +284,7 @@ impl DashboardPlace {
                 )),
             };
         };
-        let place = Self { address, names: names.to_vec(), is_told };
+        let place = Self { address, names: names.to_vec() };
         dashboard::check(&place)?;
         Ok(Some(place))
     }
@@ -312,17 +309,19 @@ impl AdminEndpoints {
             Some(address) => metrics::open(life, address).await?,
             None => String::new(),
         };
+        let control = control::bind(life.daemon.name(), wanted.control.as_ref())?;
         let mut dashboard = None;
         if let Some(place) = &wanted.dashboard {
             let shown = Arc::clone(life);
-            let (opened, url) = dashboard::open(move || shown.about(), place).await?;
+            let (opened, url) =
+                dashboard::open(move || shown.about(), place, control.is_some()).await?;
             dashboard = Some(opened);
             greeting += &format!("dashboard {url}\n");
             // It is opened once.
             let _ = life.dashboard.set(url);
         }
         let qlog = wanted.qlog.map(|dir| qlog::Qlog::start(life.daemon, &dir)).transpose()?;
-        let control = control::open(life, wanted.control.as_ref())?;
+        let control = control.map(|bound| bound.answer(life));
         Ok(Self { greeting, _control: control, _qlog: qlog, _dashboard: dashboard })
     }
 }
@@ -338,10 +337,6 @@ fn used() -> usize {
 }
 
 impl control::Asked for Life {
-    fn name(&self) -> &str {
-        self.daemon.name()
-    }
-
     fn snapshot(&self, connections: usize) -> Snapshot {
         Snapshot::take(self.about(), connections)
     }

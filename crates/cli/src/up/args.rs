@@ -19,7 +19,7 @@ use super::share;
 use crate::connect::{ClientParts, Shown};
 use crate::failure::Failure;
 use crate::invite::Invite;
-use crate::ops::control::{self, Control};
+use crate::ops::control::Control;
 use crate::ops::log::Format;
 use crate::ops::{Daemon, DashboardPlace, Wanted};
 
@@ -185,11 +185,7 @@ impl UpArgs {
     /// # Errors
     /// When no dashboard can be where one is wanted.
     pub(super) fn admin_endpoints(&self) -> Result<Wanted, Failure> {
-        let dashboard = DashboardPlace::of(
-            self.dashboard,
-            &self.behind_proxy,
-            control::is_told(self.control.as_ref()),
-        )?;
+        let dashboard = DashboardPlace::of(self.dashboard, &self.behind_proxy)?;
         let (control, metrics) = (self.control.clone(), self.metrics);
         Ok(Wanted { control, metrics, qlog: None, dashboard })
     }

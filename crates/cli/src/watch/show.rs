@@ -56,7 +56,7 @@ struct Inner {
 }
 
 /// What is shown of a moment.
-#[cfg_attr(not(feature = "web"), expect(dead_code, reason = "only a page reads it"))]
+#[cfg_attr(not(feature = "web"), allow(dead_code, reason = "only a page reads it"))]
 pub(crate) struct Moment {
     pub(crate) at: Duration,
     pub(crate) state: &'static str,
@@ -75,7 +75,7 @@ pub(crate) struct PathSums {
 }
 
 /// A path of a connection as it is.
-#[cfg_attr(not(feature = "web"), expect(dead_code, reason = "only a page reads it"))]
+#[cfg_attr(not(feature = "web"), allow(dead_code, reason = "only a page reads all of it"))]
 pub(crate) struct PathNow {
     /// As in a status: `up`, `standby`, `silent` or `down`.
     pub(crate) state: String,
@@ -103,7 +103,7 @@ pub(crate) enum Level {
 }
 
 /// Which path carries which part of a run's stream.
-#[cfg_attr(not(feature = "web"), expect(dead_code, reason = "only a page reads it"))]
+#[cfg_attr(not(feature = "web"), allow(dead_code, reason = "only a page reads all of it"))]
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Weave {
     pub(crate) now: weftline_core::Instant,
@@ -209,13 +209,13 @@ impl Show {
     // ---- what is shown ----
 
     /// What there is to be seen since the last time.
-    #[cfg_attr(not(feature = "web"), expect(dead_code, reason = "only a page reads it"))]
+    #[cfg_attr(not(feature = "web"), allow(dead_code, reason = "only a page reads it"))]
     pub(crate) fn moments(&self) -> Vec<Moment> {
         self.inner().moments.drain(..).collect()
     }
 
     /// The runs, as a daemon says what it is.
-    #[cfg_attr(not(feature = "web"), expect(dead_code, reason = "only a page reads it"))]
+    #[cfg_attr(not(feature = "web"), allow(dead_code, reason = "only a page reads it"))]
     pub(crate) fn snapshot(&self, connections: usize) -> Snapshot {
         let inner = self.inner();
         let is_over = inner.state == "over";
@@ -243,7 +243,7 @@ impl Show {
 
     /// Asks for the weave of the connection of that number, for as long as what this returns lives;
     /// `None` if there is none of it.
-    #[cfg_attr(not(feature = "web"), expect(dead_code, reason = "only a page asks for it"))]
+    #[cfg_attr(not(feature = "web"), allow(dead_code, reason = "only a page asks for it"))]
     pub(crate) fn want_weave(self: &Arc<Self>, number: u64) -> Option<Wanted> {
         let mut inner = self.inner();
         if !inner.has_weave || inner.current.first().is_none_or(|one| one.number != number) {
@@ -261,7 +261,7 @@ pub(crate) struct Wanted {
     number: u64,
 }
 
-#[cfg_attr(not(feature = "web"), expect(dead_code, reason = "only a page asks for it"))]
+#[cfg_attr(not(feature = "web"), allow(dead_code, reason = "only a page asks for it"))]
 impl Wanted {
     /// The weave as it was told last; `None` when the run is over and another has begun.
     pub(crate) fn look(&self) -> Option<Weave> {

@@ -157,9 +157,11 @@ struct TrustArgs {
     insecure_plaintext: bool,
 }
 
-/// The file of this machine's own certificate and its key, which is made when it is first wanted.
-fn own_certificate(dir: &Path) -> Result<PathBuf, Failure> {
-    let identity = Identity::from_state_dir(dir)
+/// The file of this machine's own certificate for these names and its key, which is made when it is first
+/// wanted.
+fn own_certificate(dir: &Path, names: &[String]) -> Result<PathBuf, Failure> {
+    // One that somebody trusts is for the names of its page, and no others.
+    let identity = Identity::kept_for(&dir.join(names.join("+")), names)
         .map_err(|error| Failure::failed(format!("--web-tls: {error}")))?;
     Ok(identity.source().to_owned())
 }
@@ -221,7 +223,7 @@ impl PlayArgs {
     /// Where browsers are to be shown the stream.
     fn place(&self) -> Option<DashboardPlace> {
         let names = self.behind_proxy.clone();
-        self.web.map(|address| DashboardPlace { address, names, is_told: false })
+        self.web.map(|address| DashboardPlace { address, names })
     }
 
     /// What the page shows over TLS, and its fingerprint, if it is wanted.
@@ -235,7 +237,10 @@ impl PlayArgs {
         let secured = match self.web_cert.as_deref().zip(self.web_key.as_deref()) {
             Some((cert, key)) => web::secured(cert, key)?,
             None => {
-                let file = own_certificate(&identity_dir(self.state_dir.as_deref())?.join("web"))?;
+                let ip = self.web.map(|address| address.ip().to_string());
+                let names = [ip.as_slice(), &self.behind_proxy].concat();
+                let dir = identity_dir(self.state_dir.as_deref())?;
+                let file = own_certificate(&dir.join("web"), &names)?;
                 web::secured(&file, &file)?
             }
         };

@@ -156,7 +156,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
                 let (daemon, state, listening) = ("vr serve", "running", listening.clone());
                 About { daemon, state, began, listening, lanes: Vec::new(), node: None }
             };
-            let (opened, url) = dashboard::open(about, place).await?;
+            let (opened, url) = dashboard::open(about, place, false).await?;
             _dashboard = Some(opened);
             said += &format!("dashboard {url}\n");
         }
@@ -192,7 +192,7 @@ impl ServeArgs {
     /// # Errors
     /// When none can be there, or there would be nothing to see.
     fn dashboard(&self) -> Result<Option<DashboardPlace>, Failure> {
-        let place = DashboardPlace::of(self.dashboard, &self.behind_proxy, false)?;
+        let place = DashboardPlace::of(self.dashboard, &self.behind_proxy)?;
         if place.is_some() && self.transport.kernel().is_some() {
             return Err(Failure::wrong_use(format!(
                 "--dashboard shows weftline's connections, and --transport {} has none; leave out \

@@ -523,11 +523,7 @@ mod tests {
     }
 
     async fn open(log: &Path) -> Web {
-        let place = DashboardPlace {
-            address: "127.0.0.1:0".parse().unwrap(),
-            names: Vec::new(),
-            is_told: false,
-        };
+        let place = DashboardPlace { address: "127.0.0.1:0".parse().unwrap(), names: Vec::new() };
         Web::open(&place, None, Some(log), FieldOfView::default()).await.unwrap()
     }
 
