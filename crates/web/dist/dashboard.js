@@ -1083,8 +1083,8 @@ Math.floor(color/COLORS))%DASHES.length]}function ofPaths(figure2,scale,withSum)
 1?cells:cells.map(cell=>typeof cell=="number"?cell*scale:cell),lines=model.paths.map(path=>({label:path.name??OTHERS,color:path.
 color,values:scaled(path[figure2])}));if(withSum&&lines.length>1){let rows=model.t.map((_3,row)=>sum(lines.map(line=>line.
 values[row])));lines.unshift({label:"all paths",color:-1,values:rows})}return lines}}var CONNECTIONS=6,LISTED=4;function moved(id,rows){
-let cells=rows.map(row=>{let own=row.find(one=>one[0]===id);return own?own[1]+own[2]:row.length<LISTED?0:null}),listed=rows.
-map(row=>row.some(one=>one[0]===id)),[first,last]=[listed.indexOf(!0),listed.lastIndexOf(!0)];return cells.map((cell,row)=>row>=
+let cells=rows.map(row=>{let own=row.find(one=>one[0]===id);return own?own[1]+own[2]:row.length<LISTED?0:null}),listed2=rows.
+map(row=>row.some(one=>one[0]===id)),[first,last]=[listed2.indexOf(!0),listed2.lastIndexOf(!0)];return cells.map((cell,row)=>row>=
 first-1&&row<=last+1?cell:null)}function ofConnections(model){let sums=new Map;for(let row of model.conns)for(let[id,send,
 receive]of row)sums.set(id,(sums.get(id)??0)+send+receive);return[...sums].sort((a2,b2)=>b2[1]-a2[1]||a2[0]-b2[0]).slice(
 0,CONNECTIONS).map(([id])=>id).sort((a2,b2)=>a2-b2).map(id=>({label:`#${id}`,color:id%COLORS,values:moved(id,model.conns)}))}
@@ -1250,7 +1250,7 @@ one.number)}>
       </tr>
       <tr id="paths-${one.number}" ?hidden=${!is}>
         ${is?b`<td colspan="12" class="inner">${pathsOf(one)}</td>`:A}
-      </tr>`},more=status2.connections_unlisted;return b`${scrolled("Table of connections",b`<table>
+      </tr>`};return scrolled("Table of connections",b`<table>
       <caption>Connections: those in use first, then by what they have carried</caption>
       <thead>
         <tr>
@@ -1269,9 +1269,8 @@ one.number)}>
         </tr>
       </thead>
       <tbody>${c2(status2.connections,one=>one.number,row)}</tbody>
-    </table>`)}${more>0?b`<p class="empty">and ${more} more</p>`:A}`}function pathsOf(one){let window2=one.window_bytes===
-null?"":`, window ${bytes(one.window_bytes)}`,forward=one.forward===null?"":`, ${one.forward} sends forward`,count=value=>typeof value==
-"number"?String(value):"–",row=path=>b`<tr>
+    </table>`)}function pathsOf(one){let window2=one.window_bytes===null?"":`, window ${bytes(one.window_bytes)}`,forward=one.
+forward===null?"":`, ${one.forward} sends forward`,count=value=>typeof value=="number"?String(value):"–",row=path=>b`<tr>
     <th scope="row">${path.name}</th>
     <td class="word">${path.role}</td>
     <td class="word"><span class="state ${path.state}">${path.state==="silent"?STATES.silent[0]:path.state}</span></td>
@@ -1361,7 +1360,8 @@ A}
         <h2 id="connections-heading">Connections</h2>
         <div class="charts">${CONNECTION_CHARTS.map(chart=>figure(chart,page2,actions2))}</div>
         <p class="empty">${asOf(page2)}</p>
-        ${page2.status?connections(page2.status,page2.rates,page2.opened,actions2.connection):b`<p class="empty">They are being asked for.</p>`}
+        ${page2.status?b`${connections(page2.status,page2.rates,page2.opened,actions2.connection)} ${listed(page2,actions2)}`:
+b`<p class="empty">They are being asked for.</p>`}
       </section>
       ${weave(page2,actions2)} ${events(page2,actions2)}
     </main>
@@ -1438,7 +1438,11 @@ x.findIndex(time2=>time2>=page2.span.from));return b`<figure>
     </details>
   </figure>`}function keys(lines){return b`<ul class="legend">
     ${lines.map(line=>b`<li>${swatch(line.color)} ${line.label}</li>`)}
-  </ul>`}function weave(page2,{watch,weave:weave2}){let{weave:watched,status:status2}=page2,known=(status2?.connections??
+  </ul>`}function listed({status:status2,listsMore},{list}){let more=status2?.connections_unlisted??0;if(more===0&&!listsMore)
+return A;let words2=listsMore?"List the busiest only":"List as many as there may be";return b`<p class="empty">
+    ${more>0?b`and ${more} more`:A}
+    <button type="button" name="list" @click=${()=>list(!listsMore)}>${words2}</button>
+  </p>`}function weave(page2,{watch,weave:weave2}){let{weave:watched,status:status2}=page2,known=(status2?.connections??
 []).map(one=>[one.number,`#${one.number} ${one.label??"kept ready"}`]);watched?.connection!=null&&!known.some(([number2])=>number2===
 watched.connection)&&known.unshift([watched.connection,`#${watched.connection} ${watched.over?"(over)":""}`]);let choose2=event=>{
 let{value}=event.target;watch(value===""?null:Number(value))};return b`<section aria-labelledby="weave-heading" ?hidden=${!hasConnections(
@@ -1474,12 +1478,12 @@ error:"error: "},time2=event=>b`<time>${clock(page2.model.epoch+event.t)}</time>
             ${c2(shown,event=>event,item)}
           </ol>`}
     </div>
-  </section>`}var LISTED2=50,ASKING=2e3,CALM=5e3,MARKED=["path_down","path_silent","path_stalled","path_recovered","path_up"],MAX_HELD=2*
-1200,root=document.getElementById("app"),calm=matchMedia("(prefers-reduced-motion: reduce)"),page={model:new Model,status:void 0,
-statusAge:null,rates:new Map,laneRates:new Map,link:{is:"connecting"},notice:"",x:[],span:{from:0,to:1},window:WINDOWS[1][0],
-paused:!1,row:null,tables:new Set,opened:new Set,problemsOnly:!1,weave:null,weaveShown:shownAtFirst()},plots=[],style=theme(),
-lastDrawn=0,wanted=!1,charts=!0;function draw(byUser=!1,withCharts=!0){!byUser&&page.paused||(charts||=withCharts,!(!byUser&&
-calm.matches&&performance.now()-lastDrawn<CALM)&&(wanted||(wanted=!0,requestAnimationFrame(()=>{wanted=!1,paint2()}))))}
+  </section>`}var LISTED2=50,LISTED_MOST=1e3,ASKING=2e3,CALM=5e3,MARKED=["path_down","path_silent","path_stalled","path_recovered","pa\
+th_up"],MAX_HELD=2*1200,root=document.getElementById("app"),calm=matchMedia("(prefers-reduced-motion: reduce)"),page={model:new Model,
+status:void 0,statusAge:null,rates:new Map,laneRates:new Map,link:{is:"connecting"},notice:"",x:[],span:{from:0,to:1},window:WINDOWS[1][0],
+paused:!1,row:null,tables:new Set,opened:new Set,listsMore:!1,problemsOnly:!1,weave:null,weaveShown:shownAtFirst()},plots=[],
+style=theme(),lastDrawn=0,wanted=!1,charts=!0;function draw(byUser=!1,withCharts=!0){!byUser&&page.paused||(charts||=withCharts,
+!(!byUser&&calm.matches&&performance.now()-lastDrawn<CALM)&&(wanted||(wanted=!0,requestAnimationFrame(()=>{wanted=!1,paint2()}))))}
 function paint2(){let{model}=page;lastDrawn=performance.now(),page.x=model.t.map(t4=>model.epoch+t4);let to=page.x.at(-1)??
 (model.epoch===0?0:Date.now()/1e3),from=to-page.window;if(page.span=model.epoch===0?{from:Math.max(0,from),to:Math.max(1,
 to)}:{from,to},page.row!==null&&page.row>=page.x.length&&(page.row=null),page.statusAge=page.paused||page.link.is!=="liv\
@@ -1494,21 +1498,22 @@ t.length-1;return link2.is!=="live"||row<0?"Weftline":`${model.paths.some(path=>
 "⚠ ":""}Weftline ${known?.daemon??""}`.trim()}var actions={show(window2){page.window=window2,page.row=null,draw(!0)},pause(){
 page.paused=!page.paused,page.paused||resume(),draw(!0)},retry(){stream.now()},dismiss(){page.notice="",draw(!0)},point(row){
 page.row=row,draw(!0)},table(id,open){open!==page.tables.has(id)&&(open?page.tables.add(id):page.tables.delete(id),draw(
-!0))},connection(id){page.opened.delete(id)||page.opened.add(id),draw(!0)},problems(only){page.problemsOnly=only,draw(!0)},
-watch(connection){page.weave=connection===null?null:new Weave(connection),page.weaveShown={...page.weaveShown,direction:null,
-row:null},stream.again(),draw(!0)},weave(what){Object.assign(page.weaveShown,what),draw(!0,!1)}},held=[];function take(what,withCharts=!0){
-page.paused?held&&held.push(what)>MAX_HELD&&(held=void 0):(what(),draw(!1,withCharts))}function resume(){if(held)for(let what of held)
-what();else page.model.last="",stream.again();held=[],askStatus()}var instance="",stream=new Stream({last:()=>page.model.
-last,instance(name){page.weave&&instance!==""&&instance!==name&&(page.weave=new Weave(page.weave.connection)),instance=name},
-load(history2){let now=Date.now()/1e3;take(()=>{page.model.load(history2,now),page.row=null})},sample(sample,id){take(()=>{
-let isFull=page.model.t.length===1200;page.model.add(sample,id)&&isFull&&page.row!==null&&(page.row=Math.max(0,page.row-
-1))})},event(event,id){take(()=>page.model.addEvent(event,id))},watched(){return page.weave&&!page.weave.over?page.weave.
-connection:null},weave(message){let{weave:weave2}=page;!weave2||message.connection!==weave2.connection||take(()=>weave2.
-take(message),!1)},link(link2){page.link=link2,draw(!0),askStatus()}}),asking=new Asking({ask:()=>status(LISTED2),answered(now){
-page.status&&page.status.pid===now.pid&&(page.rates=rates(page.status,now),page.laneRates=laneRates(page.status,now)),page.
-status=now;let open=new Set(now.connections.map(one=>one.number));for(let id of page.opened)open.has(id)||page.opened.delete(
-id);draw()},refused:reason=>stream.refuse(reason)});function askStatus(){page.link.is==="live"&&!page.paused&&asking.look(
-performance.now())}window.addEventListener("resize",()=>page.weave&&draw(!0));matchMedia("(prefers-color-scheme: dark)").
-addEventListener("change",()=>{style=theme(),draw(!0)});setInterval(askStatus,ASKING);async function start(){try{page.notice=
-await begin2()}catch(error){page.link={is:"refused",reason:error instanceof Error?error.message:String(error)},draw(!0);
-return}stream.follow(),draw(!0)}root.replaceChildren();draw(!0);start();window.addEventListener("hashchange",()=>{start()});
+!0))},connection(id){page.opened.delete(id)||page.opened.add(id),draw(!0)},list(more){page.listsMore=more,askStatus(),draw(
+!0)},problems(only){page.problemsOnly=only,draw(!0)},watch(connection){page.weave=connection===null?null:new Weave(connection),
+page.weaveShown={...page.weaveShown,direction:null,row:null},stream.again(),draw(!0)},weave(what){Object.assign(page.weaveShown,
+what),draw(!0,!1)}},held=[];function take(what,withCharts=!0){page.paused?held&&held.push(what)>MAX_HELD&&(held=void 0):
+(what(),draw(!1,withCharts))}function resume(){if(held)for(let what of held)what();else page.model.last="",stream.again();
+held=[],askStatus()}var instance="",stream=new Stream({last:()=>page.model.last,instance(name){page.weave&&instance!==""&&
+instance!==name&&(page.weave=new Weave(page.weave.connection)),instance=name},load(history2){let now=Date.now()/1e3;take(
+()=>{page.model.load(history2,now),page.row=null})},sample(sample,id){take(()=>{let isFull=page.model.t.length===1200;page.
+model.add(sample,id)&&isFull&&page.row!==null&&(page.row=Math.max(0,page.row-1))})},event(event,id){take(()=>page.model.
+addEvent(event,id))},watched(){return page.weave&&!page.weave.over?page.weave.connection:null},weave(message){let{weave:weave2}=page;
+!weave2||message.connection!==weave2.connection||take(()=>weave2.take(message),!1)},link(link2){page.link=link2,draw(!0),
+askStatus()}}),asking=new Asking({ask:()=>status(page.listsMore?LISTED_MOST:LISTED2),answered(now){page.status&&page.status.
+pid===now.pid&&(page.rates=rates(page.status,now),page.laneRates=laneRates(page.status,now)),page.status=now;let open=new Set(
+now.connections.map(one=>one.number));for(let id of page.opened)open.has(id)||page.opened.delete(id);draw()},refused:reason=>stream.
+refuse(reason)});function askStatus(){page.link.is==="live"&&!page.paused&&asking.look(performance.now())}window.addEventListener(
+"resize",()=>page.weave&&draw(!0));matchMedia("(prefers-color-scheme: dark)").addEventListener("change",()=>{style=theme(),
+draw(!0)});setInterval(askStatus,ASKING);async function start(){try{page.notice=await begin2()}catch(error){page.link={is:"\
+refused",reason:error instanceof Error?error.message:String(error)},draw(!0);return}stream.follow(),draw(!0)}root.replaceChildren();
+draw(!0);start();window.addEventListener("hashchange",()=>{start()});

@@ -86,7 +86,9 @@ const float PI = 3.14159265358979;
 void main() {
   vec2 at = ((gl_FragCoord.xy - port.xy) / port.zw * 2.0 - 1.0 + centre) * halves;
   vec3 ray = normalize(head * vec3(1.0, -at.x, at.y));
-  vec2 place = vec2(atan(-ray.y, ray.x) / (2.0 * PI) + 0.5, 0.5 - asin(clamp(ray.z, -1.0, 1.0)) / PI);
+  // Straight behind it is zero, and what some machines make of that is ahead.
+  float side = ray.y == 0.0 ? 1e-7 : -ray.y;
+  vec2 place = vec2(atan(side, ray.x) / (2.0 * PI) + 0.5, 0.5 - asin(clamp(ray.z, -1.0, 1.0)) / PI);
   vec3 coded = vec3(texture(luma, place).r, texture(cb, place).r, texture(cr, place).r);
   vec3 seen = grey > 0.0 ? coded.rrr : clamp(matrix * (coded - offset), 0.0, 1.0);
   if (marks > 0.0) {
@@ -193,7 +195,21 @@ vice"?{...view2,pitch,roll}:view2)}follow(head,before){let turn2=before?head.yaw
 this.view.yaw+turn2),pitch:head.pitch,roll:head.roll})}upright(){this.by="hand";let{yaw,pitch}=this.view,above=headOf(matrix(
 {...this.view,pitch:90*Math.sign(pitch)}));this.set({...this.view,yaw:Math.abs(pitch)>60?above.yaw:yaw,roll:0})}span(fov=WIDEST){
 if(fov===this.widest)return;let is=this.view.fov===this.widest?fov:Math.min(this.view.fov,fov);this.widest=fov,this.set(
-{...this.view,fov:is})}set(view2){this.view=view2,this.changed(view2)}};var PATIENCE2=3e3;function held(alpha,beta,gamma,screen2){let[a2,b2,c2,s2]=[alpha,beta,gamma,screen2].map(angle=>angle*Math.
+{...this.view,fov:is})}set(view2){this.view=view2,this.changed(view2)}};var Speaker=class{context=null;playing=[];next=-1/0;late=0;off=null;get isOn(){return this.context!==null}async start(rate){
+let context=new AudioContext({sampleRate:rate});this.context=context,[this.late,this.off]=[0,null];try{await context.resume()}catch(error){
+throw this.context===context&&this.stop(),error}}stop(){this.silence(),this.context?.close().catch(()=>{}),this.context=
+null}silence(){for(let{node}of this.playing)node.stop();this.playing=[],this.next=-1/0}play({at,rate,channels},begins){let{
+context}=this,place=context&&this.place(context,begins+at,rate);if(!context||!place)return;let{from,off}=place;if(from<context.
+currentTime*rate){this.late+=1;return}this.off=off;let[{length}]=channels,buffer=context.createBuffer(channels.length,length,
+rate);for(let[channel,samples]of channels.entries())buffer.copyToChannel(samples,channel);for(let{node:node2,ends}of this.
+playing)ends>from&&node2.stop(from/rate);let node=context.createBufferSource();node.buffer=buffer,node.connect(context.destination),
+node.start(from/rate),this.next=from+length;let playing={node,ends:this.next};this.playing.push(playing),node.onended=()=>this.
+playing=this.playing.filter(other=>other!==playing)}place(context,due,rate){let{contextTime,performanceTime}=context.getOutputTimestamp();
+if(context.state!=="running"||!contextTime||performanceTime===void 0)return null;let wanted=Math.round(rate*(contextTime+
+(due-performance.timeOrigin-performanceTime)/1e3)),off=1e3*(this.next-wanted)/rate;return Math.abs(off)<=45?{from:this.next,
+off}:{from:wanted,off:0}}};async function plays(rate,channels){if(typeof AudioDecoder>"u"||typeof AudioContext>"u")return!1;
+let how={codec:"mp4a.40.2",sampleRate:rate,numberOfChannels:channels},{supported}=await AudioDecoder.isConfigSupported(how).
+catch(()=>({supported:!1}));return supported===!0}var PATIENCE2=3e3;function held(alpha,beta,gamma,screen2){let[a2,b2,c2,s2]=[alpha,beta,gamma,screen2].map(angle=>angle*Math.
 PI/180),[ca,sa,cb,sb,cg,sg]=[a2,b2,c2].flatMap(angle=>[Math.cos(angle),Math.sin(angle)]),right=[ca*cg-sa*sb*sg,cg*sa+ca*
 sb*sg,-cb*sg],top=[-cb*sa,ca*cb,sb],out=[ca*sg+cg*sa*sb,sa*sg-ca*cg*sb,cb*cg],left=right.map((value,at)=>top[at]*Math.sin(
 s2)-value*Math.cos(s2)),up=right.map((value,at)=>value*Math.sin(s2)+top[at]*Math.cos(s2)),ours=([east,north,high])=>[north,
@@ -213,27 +229,30 @@ connecting";case"live":return!manifest||gop<0?"waiting for the stream":`${isStil
  is next has not come":"live"}${page2.place&&!page2.place.steers?"; another page steers":""}`;case"over":return"the stre\
 am is over";default:return link.reason}}function qualities(page2){let counts=new Map,late=page2.tiles.filter(tile=>tile.
 late).length;for(let{qp}of page2.tiles){let name=qp===null?"none":`QP ${qp}`;counts.set(name,(counts.get(name)??0)+1)}return`${[
-...counts].sort().map(([name,count])=>`${count} × ${name}`).join(", ")}${late>0?`; ${late} late`:""}`}function rows(page2){
-let{manifest,figures,sample,report,place}=page2,all=[];if(manifest){let{width,height,columns,rows:high,gops,scheme,concealment}=manifest;
-all.push(["Stream",`${width}×${height}, ${columns}×${high} tiles, ${scheme}, ${concealment}`]),page2.gop>=0&&all.push(
-["GoP",gops>0?`${page2.gop+1} of ${gops}`:`${page2.gop+1}, live`])}page2.tiles.length>0&&all.push(["Tiles shown",qualities(
-page2)]);for(let[name,mbps,up]of sample?.paths??[])all.push([`Path ${name}`,up?`${number(mbps,2)} Mb/s`:`${number(mbps,2)}\
- Mb/s, down`]);if(report){let psnr=report.psnr_db===null?"–":`${number(report.psnr_db,1)} dB`,whose=place&&!place.steers?
-"Viewport of the page that steers":"Viewport";all.push([`${whose}, estimated`,`${psnr} (GoP ${report.gop+1})`])}if(figures){
-let pictures=figures.shown+figures.dropped;all.push(["Pictures shown",`${figures.shown} of ${pictures} (${share(figures.
-shown,pictures)})`]),all.push(["Tiles late by the network",String(figures.lateNetwork)]),all.push(["Tiles late by decodi\
-ng",String(figures.lateDecoding)]);let{gops,bytes}=figures.ahead;all.push(["Waiting to be shown",`${gops} GoPs, ${number(
-bytes/1e6,2)} MB`]),all.push(["Ready before its time",`${number(figures.lead)} ms at least, of ${number(page2.delay)} ms`])}
-return place&&(all.push(["Pages that watch",String(place.viewers)]),place.dropped>0&&all.push(["Tiles this page was not \
-sent",String(place.dropped)])),page2.trouble&&all.push(["Trouble",page2.trouble]),all}var switched=(name,words,{on},click)=>b`<button name=${name} aria-pressed=${on?
-"true":"false"} @click=${click}>${words}</button>`;function view(page2,actions2){let{link}=page2,steers=page2.place?.steers??
-!0;return b`
+...counts].sort().map(([name,count])=>`${count} × ${name}`).join(", ")}${late>0?`; ${late} late`:""}`}function hears({off,
+late}){let lost=late>0?`; ${late} frames came too late`:"";return off===null?`nothing has come${lost}`:`${number(Math.abs(
+off))} ms ${off<0?"before":"after"} the picture${lost}`}function rows(page2){let{manifest,figures,sample,report,place}=page2,
+all=[];if(manifest){let{width,height,columns,rows:high,gops,scheme,concealment}=manifest;all.push(["Stream",`${width}×${height}\
+, ${columns}×${high} tiles, ${scheme}, ${concealment}`]),page2.gop>=0&&all.push(["GoP",gops>0?`${page2.gop+1} of ${gops}`:
+`${page2.gop+1}, live`])}page2.tiles.length>0&&all.push(["Tiles shown",qualities(page2)]);for(let[name,mbps,up]of sample?.
+paths??[])all.push([`Path ${name}`,up?`${number(mbps,2)} Mb/s`:`${number(mbps,2)} Mb/s, down`]);if(report){let psnr=report.
+psnr_db===null?"–":`${number(report.psnr_db,1)} dB`,whose=place&&!place.steers?"Viewport of the page that steers":"Vie\
+wport";all.push([`${whose}, estimated`,`${psnr} (GoP ${report.gop+1})`])}if(figures){let pictures=figures.shown+figures.
+dropped;all.push(["Pictures shown",`${figures.shown} of ${pictures} (${share(figures.shown,pictures)})`]),all.push(["Til\
+es late by the network",String(figures.lateNetwork)]),all.push(["Tiles late by decoding",String(figures.lateDecoding)]);
+let{gops,bytes}=figures.ahead;all.push(["Waiting to be shown",`${gops} GoPs, ${number(bytes/1e6,2)} MB`]),all.push(["Rea\
+dy before its time",`${number(figures.lead)} ms at least, of ${number(page2.delay)} ms`])}return page2.sound?.on&&all.push(
+["Sound",hears(page2.heard)]),place&&(all.push(["Pages that watch",String(place.viewers)]),place.dropped>0&&all.push(["T\
+iles this page was not sent",String(place.dropped)])),page2.trouble&&all.push(["Trouble",page2.trouble]),all}var switched=(name,words,{
+on},click)=>b`<button name=${name} aria-pressed=${on?"true":"false"} @click=${click}>${words}</button>`;function view(page2,actions2){
+let{link}=page2,steers=page2.place?.steers??!0;return b`
     <h1 class="unseen">Weftline player</h1>
     <div class="bar">
       <p class="link ${isStill(page2)?"still":link.is}" role="status">${says(page2)}</p>
       <p class="direction">${page2.direction}</p>
       <div class="controls">
         ${steers?A:b`<button name="steer" @click=${actions2.steer}>Steer</button>`}
+        ${page2.sound?switched("sound","Sound",page2.sound,actions2.sound):A}
         ${page2.tilt&&!page2.headset?.on?switched("tilt","Follow this device",page2.tilt,actions2.tilt):A}
         ${page2.headset?switched("headset","Headset",page2.headset,actions2.headset):A}
         ${switched("marks","Tiles",{on:page2.marks},actions2.marks)}
@@ -268,14 +287,15 @@ length),{newest:missed.pop(),missed}}clear(){return this.pictures.splice(0)}isFu
 buffer})=>sum+buffer.byteLength,0);return this.pictures.length>(bytes>201326592?8:32)}};var MEAN_OF=4,FIGURES=500,HEADS=50,measures=new URLSearchParams(location.search).has("measure"),KNOWN=64,canvas=document.
 getElementById("picture"),panel=document.getElementById("app"),calm=matchMedia("(prefers-reduced-motion: reduce)"),page={
 link:{is:"connecting"},manifest:null,gop:-1,tiles:[],figures:null,place:null,sample:null,report:null,trouble:"",delay:0,
-marks:!1,direction:"",notice:"",tilt:null,headset:null};function lacks(){return isSecureContext?typeof VideoDecoder>"u"||
-typeof EncodedVideoChunk>"u"?["This browser has no WebCodecs (VideoDecoder), by which the tiles are decoded","Use a curr\
-ent Chromium, Chrome or Edge: the player was tried in Chromium only."]:null:[`${location.origin} is no secure context, a\
-nd browsers decode video only in one`,"Start it with weftline vr play --web-tls; open it on the machine on which it runs\
-, at 127.0.0.1; reach it by ssh -L; or put a proxy with TLS in front of it, --behind-proxy NAME."]}async function lacksCodec(){
-let tile={codec:"avc1.640028",codedWidth:320,codedHeight:320},{supported}=await VideoDecoder.isConfigSupported(tile).catch(
-()=>({supported:!1}));return supported?null:["This browser cannot decode H.264, which the tiles are encoded with","Use o\
-ne that can, such as Chrome or Edge; on Linux a Chromium that is built with proprietary codecs."]}var Player=class{worker;screen;look;tilt;headset;held=null;headAt=0;awake=null;awakeTurn=0;waiting=new Waiting;begins=null;stale=!0;figuresAt=0;samples=[];known=new Map;shown=null;drawn=0;constructor(){
+marks:!1,direction:"",notice:"",tilt:null,headset:null,sound:null,heard:{off:null,late:0}};function lacks(){return isSecureContext?
+typeof VideoDecoder>"u"||typeof EncodedVideoChunk>"u"?["This browser has no WebCodecs (VideoDecoder), by which the tiles\
+ are decoded","Use a current Chromium, Chrome or Edge: the player was tried in Chromium only."]:null:[`${location.origin}\
+ is no secure context, and browsers decode video only in one`,"Start it with weftline vr play --web-tls; open it on the \
+machine on which it runs, at 127.0.0.1; reach it by ssh -L; or put a proxy with TLS in front of it, --behind-proxy NAME."]}
+async function lacksCodec(){let tile={codec:"avc1.640028",codedWidth:320,codedHeight:320},{supported}=await VideoDecoder.
+isConfigSupported(tile).catch(()=>({supported:!1}));return supported?null:["This browser cannot decode H.264, which the \
+tiles are encoded with","Use one that can, such as Chrome or Edge; on Linux a Chromium that is built with proprietary co\
+decs."]}var Player=class{worker;screen;look;tilt;headset;held=null;headAt=0;awake=null;awakeTurn=0;waiting=new Waiting;speaker=new Speaker;begins=null;stale=!0;figuresAt=0;samples=[];known=new Map;shown=null;drawn=0;constructor(){
 this.screen=new Screen(canvas),this.worker=new Worker(script("/a/player-worker.js"),{type:"module"}),this.worker.onmessage=
 ({data})=>this.take(data),this.worker.onerror=event=>this.say(event.message),this.look=new Look(canvas,({yaw,pitch,roll})=>{
 this.tell({is:"pose",yaw,pitch,roll}),this.stale=!0}),this.tilt=new Tilt(head=>{this.held||(page.notice=""),this.look.follow(
@@ -291,49 +311,56 @@ map(Math.round),side=yaw===0?"ahead":`${Math.abs(yaw)}° ${yaw>0?"right":"left"}
 page.direction&&(page.direction=direction,this.paint())}resize(){let scale=Math.min(devicePixelRatio,2),[width,height]=[
 canvas.clientWidth*scale,canvas.clientHeight*scale].map(Math.round);width>0&&height>0&&(canvas.width!==width||canvas.height!==
 height)&&([canvas.width,canvas.height]=[width,height],this.stale=!0)}take(message){switch(message.is){case"picture":for(let over of this.
-waiting.push(message.picture))this.done(over,!1);return;case"clock":this.begins=message.begins,page.delay=message.delay;
-return;case"link":page.link=message.link,this.stayAwake(),(message.link.is==="over"||message.link.is==="refused")&&this.
-headset.stop();break;case"manifest":[page.manifest,page.gop,page.figures]=[message.manifest,-1,null],page.trouble="",this.
-shown=null,this.known.clear();try{this.screen.start(message.manifest)}catch(error){page.trouble=String(error)}break;case"\
-colour":this.screen.code(message.colour);break;case"gop":[page.gop,page.tiles]=[message.gop,message.tiles],measures&&this.
-know(message.gop,message.tiles),this.screen.mark(message.tiles),canvas.dataset.qps=message.tiles.map(({qp,late})=>late?"\
-late":qp??"").join(",");break;case"figures":page.figures=message.figures;break;case"place":page.place=message.place;break;case"\
-sample":this.samples=[...this.samples.slice(1-MEAN_OF),JSON.parse(message.text)],page.sample=mean(this.samples),this.look.
-span(this.samples.at(-1)?.fov);break;case"report":page.report=JSON.parse(message.text);break;case"trouble":page.trouble=
-message.text;break}(message.is==="link"||now()-this.figuresAt>(calm.matches?10:1)*FIGURES)&&this.paint()}paint(){this.figuresAt=
-now(),D(view(page,actions),panel),document.title=page.link.is==="live"?"Weftline player":`Weftline player: ${page.link.is}`}done({
-number:number2,buffer},shown){this.tell({is:"done",number:number2,shown,buffer},[buffer])}advance(){let at=this.begins===
-null?-1/0:now()-this.begins,{newest,missed}=this.waiting.due(at);for(let picture of missed)this.done(picture,!1);return newest&&
-(this.screen.upload(newest),this.shown={number:newest.number,whole:newest.tiles.every(state=>state===1)},this.stale=!0),
-newest}drew(newest){canvas.dataset.drawn=String(this.drawn+=1),newest&&(canvas.dataset.number=String(newest.number),this.
-done(newest,!this.screen.lost))}frame(){if(requestAnimationFrame(()=>this.frame()),this.headset.isWorn)return;let newest=this.
-advance();if(!this.stale)return;let{view:view2}=this.look;this.screen.draw([flat(view2,view2.fov,canvas.width,canvas.height)],
-page.marks),this.turned(),this.stale=!1,this.drew(newest)}wear(worn){let newest=this.advance();if(!worn){newest&&this.done(
-newest,!1);return}let{eyes:eyes2,head,into}=worn;now()-this.headAt>=HEADS&&(this.headAt=now(),this.look.set({...this.look.
-view,...head})),this.screen.draw(eyes2,page.marks,into),now()-this.figuresAt>FIGURES&&this.turned(),canvas.dataset.eyes=
-String(eyes2.length),this.drew(newest)}know(gop,tiles){this.known.set(gop,tiles);let[oldest]=this.known.keys();this.known.
-size>KNOWN&&this.known.delete(oldest)}measure(view2){let{pictures}=page.manifest??{pictures:1},gop=Math.floor((this.shown?.
-number??0)/pictures),qps=this.known.get(gop)?.map(({qp})=>qp);if(!this.shown?.whole||!qps||qps.includes(null)||this.screen.
-lost)return null;let{width,height}=canvas;this.screen.draw([flat(view2,view2.fov,width,height)],!1,null,!0);let png=canvas.
-toDataURL("image/png");return this.stale=!0,{gop,picture:this.shown.number%pictures,qps,...view2,width,height,png}}takeOff(){
-page.headset={on:!1},delete canvas.dataset.eyes,this.look.upright(),this.hide(document.hidden),this.paint()}async switchHeadset(){
-if(page.notice="",this.headset.isWorn)return this.headset.stop();try{await this.headset.start()}catch(error){page.notice=
-`The headset: ${error.message}`}this.headset.isWorn&&(this.tilt.isOn&&this.switchTilt(),this.look.by="headset",document.
-hidden&&this.hide(!1)),page.headset={on:this.headset.isWorn},this.paint()}switchTilt(){page.notice="",this.held=null,this.
-tilt.isOn?(this.tilt.stop(),this.look.upright()):(this.look.by="device",this.tilt.start(reason=>{page.notice=reason,page.
-tilt={on:this.tilt.isOn},this.tilt.isOn||this.look.upright(),this.paint()})),page.tilt={on:this.tilt.isOn},this.paint()}async stayAwake(){
-let turn2=this.awakeTurn+=1,before=this.awake;if(this.awake=null,await before?.release().catch(()=>{}),page.link.is!=="l\
-ive"||document.hidden)return;let lock=await navigator.wakeLock?.request("screen").catch(()=>null)??null;turn2===this.awakeTurn?
-this.awake=lock:await lock?.release().catch(()=>{})}hide(hidden){for(let picture of this.waiting.clear())this.done(picture,
-!1);this.tell({is:"hidden",hidden}),this.stale=!0}again(){this.stale=!0,this.paint()}steer(){this.tell({is:"steer"})}};function script(path){
-let types=globalThis.trustedTypes,createScriptURL=url=>{if(url!==path)throw new TypeError(`${url} is no script of ours`);
-return url};return types?types.createPolicy("weftline",{createScriptURL}).createScriptURL(path):path}var player=null,actions={
-marks(){page.marks=!page.marks,player?.again()},steer:()=>player?.steer(),tilt:()=>player?.switchTilt(),headset:()=>{player?.
-switchHeadset()},dismiss(){page.notice="",player?.again()},key:name=>{player?.look.key(name)},whole(){document.fullscreenElement?
-document.exitFullscreen():document.documentElement.requestFullscreen()}};function refuse(reason,remedy){canvas.hidden=!0,
-document.title="Weftline player: not here",D(refused(reason,remedy),panel)}async function start(){let missing=lacks()??await lacksCodec();
-if(missing)return refuse(...missing);try{page.notice=await begin()}catch(error){return refuse(error.message,"Open the ad\
-dress that weftline vr play printed.")}try{player=new Player;let own=player;measures&&Object.assign(globalThis,{weftlineMeasure:view2=>own.
+waiting.push(message.picture))this.done(over,!1);return;case"sound":this.hear(message.sound);return;case"clock":this.begins=
+message.begins,page.delay=message.delay;return;case"link":page.link=message.link,this.stayAwake(),(message.link.is==="ov\
+er"||message.link.is==="refused")&&this.headset.stop();break;case"manifest":[page.manifest,page.gop,page.figures]=[message.
+manifest,-1,null],page.trouble="",page.sound=message.manifest.sound&&{on:this.speaker.isOn},this.shown=null,this.known.clear();
+try{this.screen.start(message.manifest)}catch(error){page.trouble=String(error)}break;case"colour":this.screen.code(message.
+colour);break;case"gop":[page.gop,page.tiles]=[message.gop,message.tiles],measures&&this.know(message.gop,message.tiles),
+this.screen.mark(message.tiles),canvas.dataset.qps=message.tiles.map(({qp,late})=>late?"late":qp??"").join(",");break;case"\
+figures":page.figures=message.figures;break;case"place":page.place=message.place;break;case"sample":this.samples=[...this.
+samples.slice(1-MEAN_OF),JSON.parse(message.text)],page.sample=mean(this.samples),this.look.span(this.samples.at(-1)?.fov);
+break;case"report":page.report=JSON.parse(message.text);break;case"trouble":page.trouble=message.text;break}(message.is===
+"link"||now()-this.figuresAt>(calm.matches?10:1)*FIGURES)&&this.paint()}paint(){this.figuresAt=now(),D(view(page,actions),
+panel),document.title=page.link.is==="live"?"Weftline player":`Weftline player: ${page.link.is}`}done({number:number2,buffer},shown){
+this.tell({is:"done",number:number2,shown,buffer},[buffer])}advance(){let at=this.begins===null?-1/0:now()-this.begins,{
+newest,missed}=this.waiting.due(at);for(let picture of missed)this.done(picture,!1);return newest&&(this.screen.upload(newest),
+this.shown={number:newest.number,whole:newest.tiles.every(state=>state===1)},this.stale=!0),newest}drew(newest){canvas.dataset.
+drawn=String(this.drawn+=1),newest&&(canvas.dataset.number=String(newest.number),this.done(newest,!this.screen.lost))}frame(){
+if(requestAnimationFrame(()=>this.frame()),this.headset.isWorn)return;let newest=this.advance();if(!this.stale)return;let{
+view:view2}=this.look;this.screen.draw([flat(view2,view2.fov,canvas.width,canvas.height)],page.marks),this.turned(),this.
+stale=!1,this.drew(newest)}wear(worn){let newest=this.advance();if(!worn){newest&&this.done(newest,!1);return}let{eyes:eyes2,
+head,into}=worn;now()-this.headAt>=HEADS&&(this.headAt=now(),this.look.set({...this.look.view,...head})),this.screen.draw(
+eyes2,page.marks,into),now()-this.figuresAt>FIGURES&&this.turned(),canvas.dataset.eyes=String(eyes2.length),this.drew(newest)}know(gop,tiles){
+this.known.set(gop,tiles);let[oldest]=this.known.keys();this.known.size>KNOWN&&this.known.delete(oldest)}measure(view2){
+let{pictures}=page.manifest??{pictures:1},gop=Math.floor((this.shown?.number??0)/pictures),qps=this.known.get(gop)?.map(
+({qp})=>qp);if(!this.shown?.whole||!qps||qps.includes(null)||this.screen.lost)return null;let{width,height}=canvas;this.
+screen.draw([flat(view2,view2.fov,width,height)],!1,null,!0);let png=canvas.toDataURL("image/png");return this.stale=!0,
+{gop,picture:this.shown.number%pictures,qps,...view2,width,height,png}}hear(sound){this.begins!==null&&this.speaker.play(
+sound,this.begins),page.heard={off:this.speaker.off,late:this.speaker.late}}async switchSound(){page.notice="";let{sound}=page.
+manifest??{sound:null};this.speaker.isOn?this.speaker.stop():sound&&(page.notice=await this.listen(sound.rate,sound.channels)),
+this.tell({is:"listen",on:this.speaker.isOn}),page.sound=sound&&{on:this.speaker.isOn},page.heard={off:null,late:0},this.
+paint()}async listen(rate,channels){if(!await plays(rate,channels))return"This browser does not decode the sound, which \
+is AAC. Use one that does, such as Chrome or Edge.";try{return await this.speaker.start(rate),""}catch(error){return`The\
+ sound: ${error.message}`}}takeOff(){page.headset={on:!1},delete canvas.dataset.eyes,this.look.upright(),this.hide(document.
+hidden),this.paint()}async switchHeadset(){if(page.notice="",this.headset.isWorn)return this.headset.stop();try{await this.
+headset.start()}catch(error){page.notice=`The headset: ${error.message}`}this.headset.isWorn&&(this.tilt.isOn&&this.switchTilt(),
+this.look.by="headset",document.hidden&&this.hide(!1)),page.headset={on:this.headset.isWorn},this.paint()}switchTilt(){page.
+notice="",this.held=null,this.tilt.isOn?(this.tilt.stop(),this.look.upright()):(this.look.by="device",this.tilt.start(reason=>{
+page.notice=reason,page.tilt={on:this.tilt.isOn},this.tilt.isOn||this.look.upright(),this.paint()})),page.tilt={on:this.
+tilt.isOn},this.paint()}async stayAwake(){let turn2=this.awakeTurn+=1,before=this.awake;if(this.awake=null,await before?.
+release().catch(()=>{}),page.link.is!=="live"||document.hidden)return;let lock=await navigator.wakeLock?.request("screen").
+catch(()=>null)??null;turn2===this.awakeTurn?this.awake=lock:await lock?.release().catch(()=>{})}hide(hidden){for(let picture of this.
+waiting.clear())this.done(picture,!1);hidden&&this.speaker.silence(),this.tell({is:"hidden",hidden}),this.stale=!0}again(){
+this.stale=!0,this.paint()}steer(){this.tell({is:"steer"})}};function script(path){let types=globalThis.trustedTypes,createScriptURL=url=>{
+if(url!==path)throw new TypeError(`${url} is no script of ours`);return url};return types?types.createPolicy("weftline",
+{createScriptURL}).createScriptURL(path):path}var player=null,actions={marks(){page.marks=!page.marks,player?.again()},steer:()=>player?.
+steer(),tilt:()=>player?.switchTilt(),headset:()=>{player?.switchHeadset()},sound:()=>{player?.switchSound()},dismiss(){
+page.notice="",player?.again()},key:name=>{player?.look.key(name)},whole(){document.fullscreenElement?document.exitFullscreen():
+document.documentElement.requestFullscreen()}};function refuse(reason,remedy){canvas.hidden=!0,document.title="Weftline \
+player: not here",D(refused(reason,remedy),panel)}async function start(){let missing=lacks()??await lacksCodec();if(missing)
+return refuse(...missing);try{page.notice=await begin()}catch(error){return refuse(error.message,"Open the address that \
+weftline vr play printed.")}try{player=new Player;let own=player;measures&&Object.assign(globalThis,{weftlineMeasure:view2=>own.
 measure(view2)})}catch(error){refuse(error.message,"The picture is drawn by WebGL 2: turn on hardware acceleration in th\
 e browser, or use another one.")}}start();window.addEventListener("hashchange",()=>{location.hash.startsWith("#k=")&&another()});
 async function another(){try{if(page.notice=await begin(),!page.notice)return location.reload()}catch(error){page.notice=

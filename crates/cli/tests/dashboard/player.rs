@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::net::{IpAddr, UdpSocket};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -14,9 +15,11 @@ use crate::common::{Daemon, PATIENCE, weftline};
 use crate::page::{can_run, drive};
 use crate::relay::Relay;
 
-/// A package of two seconds of four by two tiles.
-fn package(dir: &Path) -> PathBuf {
-    let (scene, package) = (dir.join("scene.y4m"), dir.join("package"));
+/// A package of two seconds of four by two tiles; with sound, a tone of a tenth of a second at the beginning
+/// of each GoP.
+fn package(dir: &Path, has_sound: bool) -> PathBuf {
+    let (scene, heard) = (dir.join("scene.y4m"), dir.join("heard.mkv"));
+    let package = dir.join("package");
     let run = |args: &str, file: &Path, out: &Path| {
         let mut command = weftline(&["vr"]);
         command.args(args.split(' ')).arg(file).arg("-o").arg(out);
@@ -24,7 +27,15 @@ fn package(dir: &Path) -> PathBuf {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     };
     run("synth --size 384x192 --fps 12 --seconds 2", Path::new("rink"), &scene);
-    run("package --gop 0.5 --grid 4x2 --qp 22,30,42 --preset veryfast", &scene, &package);
+    if has_sound {
+        let tone = "aevalsrc=if(lt(mod(t\\,0.5)\\,0.1)\\,0.8*sin(880*2*PI*t)):s=48000:d=2";
+        let mut command = Command::new("ffmpeg");
+        command.args(["-v", "error", "-i"]).arg(&scene).args(["-f", "lavfi", "-i", tone]);
+        command.args(["-c:v", "ffv1", "-c:a", "flac"]).arg(&heard);
+        assert!(command.status().unwrap().success());
+    }
+    let source = if has_sound { &heard } else { &scene };
+    run("package --gop 0.5 --grid 4x2 --qp 22,30,42 --preset veryfast", source, &package);
     package
 }
 
@@ -35,7 +46,8 @@ fn play(script: &str, web: &[&str], timing: &[&str]) {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let package = package(dir.path());
+    let is_brief = script.contains("--brief");
+    let package = package(dir.path(), is_brief);
     let package = package.to_str().unwrap();
     let screens = dir.path().join("screens");
     fs::create_dir(&screens).unwrap();
@@ -48,8 +60,10 @@ fn play(script: &str, web: &[&str], timing: &[&str]) {
     let shown = dir.path().join("shown.jsonl");
     let (address, through) = (address.to_string(), path.address().to_string());
     let args = ["vr", "play", "--server", &address, &through, "--insecure-plaintext"];
-    // Not all tiles can be fine.
-    let paths = ["--path", "one=127.0.0.1,cap=100kbps", "two=127.0.0.2,cap=100kbps"];
+    // Not all tiles can be fine; with sound there is room for all of them.
+    let cap = if is_brief { "200kbps" } else { "100kbps" };
+    let paths = ["127.0.0.1", "127.0.0.2"].map(|ip| format!("{ip},cap={cap}"));
+    let paths = ["--path", &format!("one={}", paths[0]), &format!("two={}", paths[1])];
     let log = ["--shown", shown.to_str().unwrap()];
     let mut player = Daemon::start(&[&args[..], &paths, &["--web"], web, &log, timing].concat());
     let url = player.says("player");
@@ -71,7 +85,7 @@ fn play(script: &str, web: &[&str], timing: &[&str]) {
     let (status, _) = player.end();
     assert_eq!(status, Some(1), "the stream broke off");
     check_shown(&shown);
-    if script.contains("--brief") {
+    if is_brief {
         check_screens(&screens, package);
     }
 }
@@ -107,7 +121,7 @@ fn the_player_shows_what_arrives() {
 }
 
 /// Six GoPs wait before they are shown, and the picture stands still where they are late. The page comes by an
-/// address that other machines reach, over TLS: nothing else is a secure context there.
+/// address that other machines reach, over TLS: nothing else is a secure context there. The stream has sound.
 #[test]
 fn a_long_buffer_and_stalls_lose_nothing_over_tls() {
     let own = own_address();

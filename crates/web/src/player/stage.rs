@@ -107,7 +107,7 @@ struct Waiting {
 
 #[derive(Clone)]
 struct Item {
-    /// Of a tile, which it is.
+    /// Of a tile, or of a GoP's sound, which it is.
     tile: Option<TileId>,
     gop: u32,
     bytes: Bytes,
@@ -151,7 +151,7 @@ impl Stage {
         inner.keep(Item { tile: None, gop, bytes: Bytes::copy_from_slice(bytes) });
     }
 
-    /// A tile came, whole and as it was packaged. Pages are sent what was `on_time`.
+    /// A tile came, or a GoP's sound, whole and as it was packaged. Pages are sent what was `on_time`.
     pub fn tile(&self, tile: &Tile<'_>, on_time: bool) {
         let mut inner = self.inner();
         let which = (tile.id.tile, tile.id.qp);
@@ -164,11 +164,11 @@ impl Stage {
         }
         let TileId { gop, tile: place, qp } = tile.id;
         let is_to_come = inner.begun.is_none_or(|begun| gop > begun);
-        if !on_time || tile.id.is_sound() || !is_to_come || !inner.known.insert((gop, place, qp)) {
+        if !on_time || !is_to_come || !inner.known.insert((gop, place, qp)) {
             return;
         }
         let Some(init) = inner.inits.get(&which).cloned() else {
-            inner.lose(gop);
+            inner.lose(tile.id);
             return;
         };
         // A page that comes now has nothing of the GoPs before.
@@ -318,16 +318,19 @@ impl Inner {
             self.send(&item);
             self.coming_bytes += item.bytes.len();
             self.coming.push_back(item);
-        } else if item.tile.is_some() {
-            self.lose(item.gop);
+        } else if let Some(id) = item.tile {
+            self.lose(id);
         }
     }
 
-    /// No page is sent a tile of this GoP.
-    fn lose(&mut self, gop: u32) {
-        *self.lost.entry(gop).or_default() += 1;
+    /// No page is sent this. Sound is no tile that would be missing in a picture.
+    fn lose(&mut self, id: TileId) {
+        if id.is_sound() {
+            return;
+        }
+        *self.lost.entry(id.gop).or_default() += 1;
         for viewer in &self.viewers {
-            viewer.queue.waiting().lose(gop, 1);
+            viewer.queue.waiting().lose(id.gop, 1);
         }
     }
 
@@ -339,7 +342,7 @@ impl Inner {
         self.coming_bytes = coming.iter().map(|item| item.bytes.len()).sum();
         self.coming = coming.into();
         for Item { tile, bytes, .. } in old {
-            if let Some(id) = tile {
+            if let Some(id) = tile.filter(|id| !id.is_sound()) {
                 self.hold(id, &bytes);
             }
         }
@@ -368,9 +371,9 @@ impl Queue {
     fn push(&self, item: &Item) {
         let mut waiting = self.waiting();
         let bytes = waiting.bytes + item.bytes.len();
-        if let Some(TileId { gop, .. }) = item.tile {
+        if let Some(id) = item.tile {
             if bytes > MAX_WAITING {
-                waiting.lose(gop, 1);
+                waiting.lose(id.gop, u32::from(!id.is_sound()));
                 return;
             }
         } else {
@@ -392,14 +395,14 @@ impl Waiting {
     fn drop_before(&mut self, gop: u32) {
         let (mut dropped, mut bytes) = (Vec::new(), 0);
         self.items.retain(|item| {
-            let old = item.tile.map(|id| id.gop).filter(|of| *of < gop);
+            let old = item.tile.filter(|id| id.gop < gop);
             dropped.extend(old);
             bytes += old.map_or(0, |_| item.bytes.len());
             old.is_none()
         });
         self.bytes -= bytes;
-        for of in dropped {
-            self.lose(of, 1);
+        for id in dropped {
+            self.lose(id.gop, u32::from(!id.is_sound()));
         }
         // A page tells of what it showed within some GoPs, or not at all.
         self.lost.retain(|of, _| of.saturating_add(MAX_OPEN_GOPS) >= gop);

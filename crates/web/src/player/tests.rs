@@ -15,8 +15,8 @@ use tokio_tungstenite::tungstenite::{Bytes, Error, Message as Frame};
 use weftline_core::ByteCount;
 use weftline_video::geometry::{Direction, FrameSize, Grid, Orientation};
 use weftline_video::live::wire::{
-    GopNotice, MAX_POSES, Manifest, Message, PoseNotice, RungNotice, Tile, TileDigests, TileId,
-    TileNotice,
+    GopNotice, MAX_POSES, Manifest, Message, PoseNotice, RungNotice, SoundFormat, Tile,
+    TileDigests, TileId, TileNotice,
 };
 use weftline_video::rd::MAX_TILES;
 use weftline_video::shown::Concealment;
@@ -36,7 +36,7 @@ fn manifest() -> Manifest {
         concealment: Concealment::LastReceived,
         scheme: "ows".to_owned(),
         qps: vec![22, 37],
-        sound: None,
+        sound: Some(SoundFormat { rate_hz: 48_000, channels: 2 }),
     }
 }
 
@@ -449,6 +449,43 @@ async fn what_is_to_come_is_kept_once_and_within_bounds() {
         assert_eq!(dropped, 9, "31 and a small one fit within 64 MiB");
     }
     assert!(taken <= 2 * (64 << 20), "{taken}");
+}
+
+/// Sound goes to pages as tiles do, and is no tile: nothing conceals it later, and where there is no room for
+/// it no tile is missing.
+#[tokio::test]
+async fn sound_goes_to_pages_and_counts_as_no_tile() {
+    let stage = Arc::new(Stage::new());
+    let sound = |gop, segment: &[u8], on_time| {
+        let digests = TileDigests::of(b"aac", segment);
+        let tile = Tile { id: TileId::sound(gop), init: b"aac", segment, digests };
+        stage.tile(&tile, on_time);
+        Bytes::from(Message::Tile(tile).to_bytes())
+    };
+    let page = stage.watch().unwrap();
+    let first = sound(0, b"heard", true);
+    sound(1, b"late", false);
+    let second = sound(1, b"in time", true);
+    // A page that comes now has what is to come.
+    let late = stage.watch().unwrap();
+    stage.begin(0, false);
+    stage.begin(1, false);
+    // Of what was there nothing is held for the next one.
+    let last = stage.watch().unwrap();
+    let begins = [0, 1].map(|gop| Bytes::from(message::begin(gop, false)));
+    for of in 2..6 {
+        let room = vec![0; 15 << 20];
+        sound(of, &room, true);
+    }
+    sound(6, &[0; 15 << 20], true);
+    page.pong(1);
+    stage.end(None);
+    let got = all_of(&page).await;
+    assert_eq!(u32::from_be_bytes(got[0][19..23].try_into().unwrap()), 0, "no tile is missing");
+    assert_eq!(got[1..5], [&[first.clone(), second.clone()][..], &begins].concat());
+    assert_eq!(got.len(), 1 + 4 + 4, "one was over");
+    assert_eq!(all_of(&late).await[..4], [&[first, second][..], &begins].concat());
+    assert_eq!(all_of(&last).await.len(), 4);
 }
 
 /// A page that comes while much is held and much is to come, and takes nothing.

@@ -12,6 +12,9 @@ const { setup, samples } = await modules("player/mp4");
 const { Clock } = await modules("player/clock");
 const { byDistance, framePosition, halves, headOf, matrix, WIDEST } = await modules("player/geometry");
 const { held, Tilt } = await modules("player/tilt");
+const { frames, soundSetup } = await modules("player/aac");
+const { Sound } = await modules("player/sound");
+const { Speaker } = await modules("player/speaker");
 const { Screen } = await modules("player/draw");
 const { eyes, turn } = await modules("player/headset");
 const { byKey, dragged, Look, within } = await modules("player/look");
@@ -25,7 +28,7 @@ const decoded = async (name) => wire.decode(await fixture(`${name}.bin`));
 test("messages are read as the Rust side writes them", async () => {
   assert.deepEqual((await decoded("manifest")).manifest, {
     width: 384, height: 192, columns: 4, rows: 2, gop: 500, pictures: 4, gops: 60,
-    concealment: "last-received", scheme: "ows", qps: [22, 37],
+    concealment: "last-received", scheme: "ows", qps: [22, 37], sound: { channels: 2, rate: 48_000 },
   });
   const { notice } = await decoded("gop");
   assert.deepEqual([notice.gop, notice.tiles.length], [7, 8]);
@@ -124,6 +127,165 @@ test("a damaged tile is an error that says so", async () => {
       }
     }
   }
+});
+
+test("a GoP's sound becomes frames at the times that it says, however often the package is played", async () => {
+  const how = soundSetup(await fixture("sound-init.mp4"));
+  assert.deepEqual([how.codec, how.scale], ["mp4a.40.2", 48_000]);
+  // AAC-LC, 48 kHz, one channel (ISO/IEC 14496-3 §1.6.2.1).
+  assert.deepEqual([...how.description.subarray(0, 2)], [0x11, 0x88]);
+  const segment = await fixture("sound.m4s");
+  const all = frames(segment, how, 500);
+  // The frames that begin within the second half of a second: of 1024 samples, from the 24th on.
+  assert.equal(all.length, 23);
+  const expected = all.map((_, frame) => ((24 + frame) * 1024) / 48 - 500);
+  for (const [frame, { at }] of all.entries()) assert.ok(Math.abs(at - expected[frame]) < 1e-9, `${frame}: ${at}`);
+  assert.ok(all.every(({ data }) => data.length > 0));
+});
+
+test("damaged sound is an error that says so", async () => {
+  const [init, segment] = [await fixture("sound-init.mp4"), await fixture("sound.m4s")];
+  for (let end = 0; end < init.length; end += 7) assert.throws(() => soundSetup(init.slice(0, end)), /no box|cut short|nothing of/);
+  const how = soundSetup(init);
+  for (let end = 0; end < segment.length; end += 7) {
+    assert.throws(() => frames(segment.slice(0, end), how, 500), /there is no box|cut short/);
+  }
+  for (const [whole, read] of [[init, soundSetup], [segment, (bytes) => frames(bytes, how, 500)]]) {
+    for (let at = 0; at < whole.length; at++) {
+      for (const value of [0, 127, 128, 255]) {
+        const other = whole.slice();
+        other[at] = value;
+        try {
+          read(other);
+        } catch (error) {
+          assert.ok(error instanceof Error && error.message.length < 200);
+        }
+      }
+    }
+  }
+});
+
+/** What a page plays by, whose clock is 3 s ahead of that of its sound. */
+function context() {
+  const played = [];
+  globalThis.AudioContext = class {
+    state = "running";
+    currentTime = 0;
+    /** What is heard when the page's time is 3000 ms. */
+    heard = 0.001;
+    async resume() {}
+    async close() {
+      this.state = "closed";
+    }
+    getOutputTimestamp() {
+      return { contextTime: this.heard, performanceTime: 3000 };
+    }
+    createBuffer(channels, length) {
+      return { length, copyToChannel() {} };
+    }
+    createBufferSource() {
+      const node = { connect() {}, start: (at) => (node.at = at), stop: (at = 0) => (node.stopped = at) };
+      played.push(node);
+      return node;
+    }
+  };
+  const speaker = new Speaker();
+  /** Gives it 960 samples, 20 ms, which are to be heard at this time of its clock, s. */
+  const play = (due) => {
+    const begins = performance.timeOrigin + 3000 - 1;
+    speaker.play({ at: 1000 * due, rate: 48_000, channels: [new Float32Array(960)] }, begins);
+  };
+  return { speaker, played, play };
+}
+const sample = (at) => Math.round(at * 48_000);
+
+test("sound is played when its pictures are shown, and without a gap while it is near them", async () => {
+  const { speaker, played, play } = context();
+  play(0.5);
+  assert.deepEqual([played, speaker.isOn], [[], false]);
+  await speaker.start(48_000);
+  // The clocks go apart by 1 ms each time, until it is 45 ms.
+  for (let n = 0; n < 50; n++) play(1 + 0.021 * n);
+  const places = played.map(({ at }) => sample(at));
+  assert.equal(places[0], 48_000);
+  for (let n = 1; n < 46; n++) assert.equal(places[n] - places[n - 1], 960, `${n}`);
+  assert.equal(places[46], sample(1 + 0.021 * 46), "it is where its pictures are again");
+  assert.equal(places[47] - places[46], 960);
+  assert.equal(Math.round(speaker.off), -3);
+  assert.ok(played.every(({ stopped }) => stopped === undefined));
+});
+
+test("sound that is elsewhere, late or not wanted any more is not heard twice or wrongly", async () => {
+  const { speaker, played, play } = context();
+  await speaker.start(48_000);
+  for (let n = 0; n < 10; n++) play(2 + 0.02 * n);
+  // The picture is earlier by a tenth of a second: what was to be heard from then on is not.
+  play(2.1);
+  assert.deepEqual(played.map(({ stopped }) => stopped && sample(stopped)), [...Array(5).fill(undefined), ...Array(5).fill(sample(2.1)), undefined]);
+  // It is over.
+  played[0].onended();
+  play(-0.5);
+  assert.deepEqual([played.length, speaker.late], [11, 1]);
+  speaker.silence();
+  assert.deepEqual(played.slice(1).map(({ stopped }) => stopped), Array(10).fill(0));
+  speaker.stop();
+  play(3);
+  assert.deepEqual([played.length, speaker.isOn], [11, false]);
+});
+
+test("sound is decoded shortly before it is heard, from the beginning after a gap, and for who listens", async () => {
+  const decoders = [];
+  globalThis.AudioDecoder = class {
+    state = "configured";
+    decodeQueueSize = 0;
+    times = [];
+    constructor() {
+      decoders.push(this);
+    }
+    configure(how) {
+      this.how = how;
+    }
+    decode({ timestamp }) {
+      this.times.push(timestamp);
+    }
+    close() {
+      this.state = "closed";
+    }
+  };
+  globalThis.EncodedAudioChunk = class {
+    constructor(chunk) {
+      Object.assign(this, chunk);
+    }
+  };
+  let at = 0;
+  const posted = [];
+  const sound = new Sound(Object.assign(new Clock(), { position: () => at }), (message) => posted.push(message));
+  const [init, segment] = [await fixture("sound-init.mp4"), await fixture("sound.m4s")];
+  const begin = (gop) => sound.begin({ gop, tile: wire.SOUND, qp: 0, init, segment });
+  sound.start({ gop: 500, sound: { channels: 1, rate: 48_000 } });
+  begin(0);
+  sound.step();
+  assert.deepEqual([decoders.length, posted], [0, []], "nobody listens");
+  sound.turn(true);
+  begin(1);
+  at = 600;
+  for (let n = 0; n < 9; n++) sound.step();
+  assert.equal(decoders.length, 1);
+  // What is over is not decoded, and the rest not yet.
+  assert.deepEqual([decoders[0].times[0], decoders[0].times.at(-1)], [597_333, 981_333]);
+  at = 900;
+  sound.step();
+  assert.equal(decoders[0].times.length, 19);
+  begin(3);
+  at = 1400;
+  sound.step();
+  assert.deepEqual([decoders.length, decoders[0].state, decoders[1].times[0]], [2, "closed", 1_512_000]);
+  sound.turn(false);
+  assert.equal(decoders[1].state, "closed");
+  // Of a GoP without sound there is nothing, and of one that is damaged a word.
+  sound.begin(undefined);
+  sound.begin({ gop: 4, tile: wire.SOUND, qp: 0, init, segment: segment.slice(0, 90) });
+  assert.deepEqual(posted.map(({ is }) => is), ["trouble"]);
 });
 
 test("rays meet the frame where the Rust renderer says", async () => {

@@ -352,6 +352,57 @@ async function measures() {
   seen("thirty pictures to be measured");
 }
 
+/** The tone at the beginning of each GoP is heard when the GoP is shown, once somebody asks for the sound. */
+async function hears() {
+  const page = await open(url, undefined, () => {
+    const notes = { begins: NaN, played: 0, before: 0, tones: [] };
+    globalThis.notes = notes;
+    const { Worker } = globalThis;
+    globalThis.Worker = class extends Worker {
+      constructor(...how) {
+        super(...how);
+        this.addEventListener("message", ({ data }) => {
+          if (data.is === "clock") notes.begins = data.begins;
+        });
+      }
+    };
+    const { start } = AudioBufferSourceNode.prototype;
+    AudioBufferSourceNode.prototype.start = function (when) {
+      const { contextTime, performanceTime } = this.context.getOutputTimestamp();
+      const samples = this.buffer.getChannelData(0);
+      const loud = samples.findIndex((sample) => Math.abs(sample) > 0.2);
+      notes.played += 1;
+      // A tone begins; it lasts for some stretches of sound.
+      if (loud >= 0 && when - notes.before > 0.2) {
+        const since = when + loud / this.buffer.sampleRate - contextTime;
+        const at = performance.timeOrigin + performanceTime + 1000 * since - notes.begins;
+        notes.tones.push(((at + 250) % 500) - 250);
+      }
+      if (loud >= 0) notes.before = when;
+      return start.call(this, when);
+    };
+  });
+  await goesOn(page);
+  assert.equal(await page.evaluate(() => globalThis.notes.played), 0, "nobody has asked for sound");
+  const button = page.locator("[name=sound]");
+  await button.click();
+  await page.locator("[name=sound][aria-pressed=true]").waitFor();
+  await page.waitForFunction(() => globalThis.notes.tones.length >= 6, undefined, { timeout });
+  const tones = await page.evaluate(() => globalThis.notes.tones);
+  // The page lets it be 45 ms off.
+  assert.ok(tones.every((off) => Math.abs(off) < 55), `tones are so much after their pictures, ms: ${tones}`);
+  await page.locator("summary").click();
+  await figure(page, "Sound", "^[0-9]+ ms (before|after) the picture");
+  await accessible(page, "with sound");
+  await button.click();
+  await page.locator("[name=sound][aria-pressed=false]").waitFor();
+  const { played } = await page.evaluate(() => globalThis.notes);
+  await goesOn(page, 12);
+  assert.equal(await page.evaluate(() => globalThis.notes.played), played, "nobody listens any more");
+  await page.context().close();
+  seen(`heard, so much after the picture, ms: ${tones.map(Math.round)}`);
+}
+
 /** Who opens an old address in a page that goes on is told, and it goes on. */
 async function anOldAddress(page) {
   await page.evaluate(() => (location.hash = "#k=00000000000000000000000000000000"));
@@ -393,6 +444,7 @@ try {
     await says(second, "another page steers");
     await goesOn(second);
     await figure(second, "Pictures shown", "^[1-9]");
+    await hears();
     await measures();
   } else {
     await looksAround(page);

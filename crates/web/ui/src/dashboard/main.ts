@@ -15,8 +15,9 @@ import { type Happening, type History, Model, ROWS, type Sample } from "./model.
 import { rates, type Status } from "./tables.js";
 import { type Actions, type Page, view, WINDOWS } from "./view.js";
 
-/** Connections that are listed. */
+/** Connections that are listed, and as many as there may be. */
 const LISTED = 50;
+const LISTED_MOST = 1000;
 /** How often the connections are asked for, ms. */
 const ASKING = 2000;
 /** How often the page is drawn at most for those who want little motion, ms. */
@@ -45,6 +46,7 @@ const page: Page = {
   row: null,
   tables: new Set(),
   opened: new Set(),
+  listsMore: false,
   problemsOnly: false,
   weave: null,
   weaveShown: shownAtFirst(),
@@ -154,6 +156,11 @@ const actions: Actions = {
     if (!page.opened.delete(id)) page.opened.add(id);
     draw(true);
   },
+  list(more) {
+    page.listsMore = more;
+    askStatus();
+    draw(true);
+  },
   problems(only) {
     page.problemsOnly = only;
     draw(true);
@@ -242,7 +249,7 @@ const stream = new Stream({
 });
 
 const asking = new Asking({
-  ask: () => status<Status>(LISTED),
+  ask: () => status<Status>(page.listsMore ? LISTED_MOST : LISTED),
   answered(now: Status) {
     if (page.status && page.status.pid === now.pid) {
       page.rates = rates(page.status, now);

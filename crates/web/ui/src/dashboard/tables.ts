@@ -204,8 +204,7 @@ export function connections(
         ${is ? html`<td colspan="12" class="inner">${pathsOf(one)}</td>` : nothing}
       </tr>`;
   };
-  const more = status.connections_unlisted;
-  return html`${scrolled(
+  return scrolled(
     "Table of connections",
     html`<table>
       <caption>Connections: those in use first, then by what they have carried</caption>
@@ -227,7 +226,7 @@ export function connections(
       </thead>
       <tbody>${repeat(status.connections, (one) => one.number, row)}</tbody>
     </table>`,
-  )}${more > 0 ? html`<p class="empty">and ${more} more</p>` : nothing}`;
+  );
 }
 
 /** The paths of one connection. */

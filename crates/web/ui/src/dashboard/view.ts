@@ -42,6 +42,8 @@ export interface Page {
   /** Charts whose tables are open, and connections whose paths are. */
   tables: Set<string>;
   opened: Set<number>;
+  /** As many connections are listed as there may be. */
+  listsMore: boolean;
   problemsOnly: boolean;
   /** The weave that is watched, and how it is looked at. */
   weave: Weave | null;
@@ -59,6 +61,8 @@ export interface Actions {
   point(row: number | null): void;
   table(id: string, open: boolean): void;
   connection(id: number): void;
+  /** Lists more connections, or fewer again. */
+  list(more: boolean): void;
   problems(only: boolean): void;
   /** Watches the weave of a connection; `null`: of none. */
   watch(connection: number | null): void;
@@ -98,7 +102,7 @@ export function view(page: Page, actions: Actions): TemplateResult {
         <div class="charts">${CONNECTION_CHARTS.map((chart) => figure(chart, page, actions))}</div>
         <p class="empty">${asOf(page)}</p>
         ${page.status
-          ? connections(page.status, page.rates, page.opened, actions.connection)
+          ? html`${connections(page.status, page.rates, page.opened, actions.connection)} ${listed(page, actions)}`
           : html`<p class="empty">They are being asked for.</p>`}
       </section>
       ${weave(page, actions)} ${events(page, actions)}
@@ -271,6 +275,17 @@ function keys(lines: { label: string; color: number }[]): TemplateResult {
   return html`<ul class="legend">
     ${lines.map((line) => html`<li>${swatch(line.color)} ${line.label}</li>`)}
   </ul>`;
+}
+
+/** How many connections are not listed, and what lists them. */
+function listed({ status, listsMore }: Page, { list }: Actions): TemplateResult | typeof nothing {
+  const more = status?.connections_unlisted ?? 0;
+  if (more === 0 && !listsMore) return nothing;
+  const words = listsMore ? "List the busiest only" : "List as many as there may be";
+  return html`<p class="empty">
+    ${more > 0 ? html`and ${more} more` : nothing}
+    <button type="button" name="list" @click=${() => list(!listsMore)}>${words}</button>
+  </p>`;
 }
 
 /** Which path carries which part of a connection's stream, while somebody wants to know. */

@@ -24,7 +24,9 @@ const float PI = 3.14159265358979;
 void main() {
   vec2 at = ((gl_FragCoord.xy - port.xy) / port.zw * 2.0 - 1.0 + centre) * halves;
   vec3 ray = normalize(head * vec3(1.0, -at.x, at.y));
-  vec2 place = vec2(atan(-ray.y, ray.x) / (2.0 * PI) + 0.5, 0.5 - asin(clamp(ray.z, -1.0, 1.0)) / PI);
+  // Straight behind it is zero, and what some machines make of that is ahead.
+  float side = ray.y == 0.0 ? 1e-7 : -ray.y;
+  vec2 place = vec2(atan(side, ray.x) / (2.0 * PI) + 0.5, 0.5 - asin(clamp(ray.z, -1.0, 1.0)) / PI);
   vec3 coded = vec3(texture(luma, place).r, texture(cb, place).r, texture(cr, place).r);
   vec3 seen = grey > 0.0 ? coded.rrr : clamp(matrix * (coded - offset), 0.0, 1.0);
   if (marks > 0.0) {

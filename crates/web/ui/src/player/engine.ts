@@ -4,6 +4,7 @@ import { Bank, type Course } from "./bank.js";
 import { Clock, now } from "./clock.js";
 import { byDistance, type Head } from "./geometry.js";
 import { samples, setup } from "./mp4.js";
+import { Sound } from "./sound.js";
 import { type Colour, GREY, LEAVE, type Planes, planes, THERE, type TileState, type ToPage } from "./talk.js";
 import { type GopNotice, type Manifest, type Message, NOTHING, type Shown, SOUND, type Tile } from "./wire.js";
 
@@ -23,6 +24,7 @@ interface Coming {
   notice: GopNotice | null;
   /** Of each tile, what came of it by its QP. */
   tiles: Map<number, Map<number, Tile>>;
+  sound?: Tile;
   bytes: number;
 }
 
@@ -65,6 +67,7 @@ export class Engine {
   private manifest: Manifest | null = null;
   private planes: Planes = planes(2, 2);
   private bank = new Bank(0, this);
+  readonly sound: Sound;
   private readonly coming = new Map<number, Coming>();
   private readonly going = new Map<number, Going>();
   private readonly slots = new Map<number, Slot>();
@@ -87,7 +90,9 @@ export class Engine {
     private readonly clock: Clock,
     private readonly post: (message: ToPage, transfer?: Transferable[]) => void,
     private readonly report: (shown: Shown) => void,
-  ) {}
+  ) {
+    this.sound = new Sound(clock, post);
+  }
 
   /** How long a picture is shown, ms. */
   private get period(): number {
@@ -123,6 +128,7 @@ export class Engine {
     this.planes = planes(manifest.width, manifest.height);
     this.pool.length = 0;
     this.bank = new Bank(manifest.columns * manifest.rows, this);
+    this.sound.start(manifest);
     this.turn(this.head);
     this.post({ is: "manifest", manifest, concealment: manifest.concealment });
   }
@@ -151,16 +157,22 @@ export class Engine {
   }
 
   private keep(tile: Tile): void {
-    if (!this.manifest || tile.tile === SOUND || tile.gop <= this.current) return;
-    if (tile.tile >= this.manifest.columns * this.manifest.rows) throw new Error(`there is no tile ${tile.tile}`);
+    if (!this.manifest || tile.gop <= this.current) return;
+    const isSound = tile.tile === SOUND;
+    if (!isSound && tile.tile >= this.manifest.columns * this.manifest.rows) throw new Error(`there is no tile ${tile.tile}`);
     const bytes = tile.init.length + tile.segment.length;
     const coming = this.open(tile.gop);
+    if (isSound && coming.sound) return;
     const known = coming.tiles.get(tile.tile) ?? new Map<number, Tile>();
     if (known.has(tile.qp)) return;
     if (this.ahead().bytes + bytes > MAX_BYTES) throw new Error("there is no room for all that comes ahead");
+    coming.bytes += bytes;
+    if (isSound) {
+      coming.sound = tile;
+      return;
+    }
     known.set(tile.qp, tile);
     coming.tiles.set(tile.tile, known);
-    coming.bytes += bytes;
   }
 
   /** A GoP's time has come in the program: what is there of it is all that is shown of it. */
@@ -171,6 +183,7 @@ export class Engine {
     this.clock.hint(gop * manifest.gop, stood);
     const coming = this.open(gop);
     for (const old of [...this.coming.keys()].filter((other) => other <= gop)) this.coming.delete(old);
+    this.sound.begin(coming.sound);
     const count = manifest.columns * manifest.rows;
     const none = () => new Array<number>(count).fill(0);
     const going: Going = {
@@ -280,6 +293,7 @@ export class Engine {
   /** To be called often: decodes, and lets go of what waits for too long. */
   step(): void {
     this.feed();
+    this.sound.step();
     const at = now();
     for (const slot of this.slots.values()) {
       const due = this.clock.time(slot.number * this.period);
@@ -453,6 +467,7 @@ export class Engine {
     this.held.clear();
     this.holding.clear();
     this.bank.reset();
+    this.sound.stop();
     this.slots.clear();
     this.going.clear();
   }

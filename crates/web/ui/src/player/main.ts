@@ -10,7 +10,8 @@ import { Screen } from "./draw.js";
 import { flat, type Head } from "./geometry.js";
 import { Headset, isThere, type Worn } from "./headset.js";
 import { Look, type View } from "./look.js";
-import { type Picture, THERE, type TileState, type ToPage, type ToWorker } from "./talk.js";
+import { type Heard, type Picture, THERE, type TileState, type ToPage, type ToWorker } from "./talk.js";
+import { plays, Speaker } from "./speaker.js";
 import { isHeld, Tilt } from "./tilt.js";
 import { type Actions, mean, type Page, refused, type Sample, view } from "./view.js";
 import { Waiting } from "./waiting.js";
@@ -47,6 +48,8 @@ const page: Page = {
   notice: "",
   tilt: null,
   headset: null,
+  sound: null,
+  heard: { off: null, late: 0 },
 };
 
 /** What this browser lacks, and what to do; `null` if nothing. */
@@ -89,6 +92,7 @@ class Player {
   private awake: WakeLockSentinel | null = null;
   private awakeTurn = 0;
   private readonly waiting = new Waiting();
+  private readonly speaker = new Speaker();
   private begins: number | null = null;
   /** Something else is to be seen than was drawn. */
   private stale = true;
@@ -178,6 +182,9 @@ class Player {
       case "picture":
         for (const over of this.waiting.push(message.picture)) this.done(over, false);
         return;
+      case "sound":
+        this.hear(message.sound);
+        return;
       case "clock":
         this.begins = message.begins;
         page.delay = message.delay;
@@ -191,6 +198,7 @@ class Player {
       case "manifest":
         [page.manifest, page.gop, page.figures] = [message.manifest, -1, null];
         page.trouble = "";
+        page.sound = message.manifest.sound && { on: this.speaker.isOn };
         this.shown = null;
         this.known.clear();
         try {
@@ -314,6 +322,39 @@ class Player {
     return { gop, picture: this.shown.number % pictures, qps, ...view, width, height, png };
   }
 
+  private hear(sound: Heard): void {
+    if (this.begins !== null) this.speaker.play(sound, this.begins);
+    page.heard = { off: this.speaker.off, late: this.speaker.late };
+  }
+
+  /** Begins to play the sound, or ends it. */
+  async switchSound(): Promise<void> {
+    page.notice = "";
+    const { sound } = page.manifest ?? { sound: null };
+    if (this.speaker.isOn) {
+      this.speaker.stop();
+    } else if (sound) {
+      page.notice = await this.listen(sound.rate, sound.channels);
+    }
+    this.tell({ is: "listen", on: this.speaker.isOn });
+    page.sound = sound && { on: this.speaker.isOn };
+    page.heard = { off: null, late: 0 };
+    this.paint();
+  }
+
+  /** Begins to play; why not, if it cannot. */
+  private async listen(rate: number, channels: number): Promise<string> {
+    if (!(await plays(rate, channels))) {
+      return "This browser does not decode the sound, which is AAC. Use one that does, such as Chrome or Edge.";
+    }
+    try {
+      await this.speaker.start(rate);
+      return "";
+    } catch (error) {
+      return `The sound: ${(error as Error).message}`;
+    }
+  }
+
   private takeOff(): void {
     page.headset = { on: false };
     delete canvas.dataset.eyes;
@@ -377,6 +418,7 @@ class Player {
 
   private hide(hidden: boolean): void {
     for (const picture of this.waiting.clear()) this.done(picture, false);
+    if (hidden) this.speaker.silence();
     this.tell({ is: "hidden", hidden });
     this.stale = true;
   }
@@ -414,6 +456,7 @@ const actions: Actions = {
   steer: () => player?.steer(),
   tilt: () => player?.switchTilt(),
   headset: () => void player?.switchHeadset(),
+  sound: () => void player?.switchSound(),
   dismiss() {
     page.notice = "";
     player?.again();

@@ -14,11 +14,11 @@ export interface Sample {
   picture: number;
 }
 
-const view = (bytes: Uint8Array) => new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+export const view = (bytes: Uint8Array) => new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 const START = [0, 0, 0, 1];
 
 /** The content of the first box of this name among those that begin at `skip`. */
-function box(bytes: Uint8Array, name: string, skip = 0): Uint8Array {
+export function box(bytes: Uint8Array, name: string, skip = 0): Uint8Array {
   const all = view(bytes);
   for (let at = skip; at + 8 <= bytes.length; ) {
     const size = all.getUint32(at);
@@ -30,7 +30,7 @@ function box(bytes: Uint8Array, name: string, skip = 0): Uint8Array {
   throw new Error(`there is no box ${name}; is the package damaged?`);
 }
 
-const path = (bytes: Uint8Array, ...names: string[]) => names.reduce((inner, name) => box(inner, name), bytes);
+export const path = (bytes: Uint8Array, ...names: string[]) => names.reduce((inner, name) => box(inner, name), bytes);
 
 /** What an initialisation segment says of the decoder. */
 export function setup(init: Uint8Array): Setup {
@@ -79,7 +79,9 @@ export function samples(segment: Uint8Array, { parameters }: Setup): Sample[] {
 /** The most pictures of a segment: a minute at 120 a second. */
 const MAX_PICTURES = 7200;
 
-function runs(fragment: Uint8Array): { size: number; time: number }[] {
+/** The samples of a fragment of a track: their lengths in bytes, and when they are shown, from its beginning, in the
+ * track's units. */
+export function runs(fragment: Uint8Array): { size: number; time: number }[] {
   const header = view(box(fragment, "tfhd"));
   const flags = header.getUint32(0) & 0xffffff;
   let at = 8 + (flags & 1 ? 8 : 0) + (flags & 2 ? 4 : 0);

@@ -35,6 +35,15 @@ export interface Picture {
   tiles: Uint8Array;
 }
 
+/** A stretch of sound. */
+export interface Heard {
+  /** When it begins, as time in the video, ms. */
+  at: number;
+  /** Samples in a second. */
+  rate: number;
+  channels: Float32Array<ArrayBuffer>[];
+}
+
 /** How colours are coded, where pictures say it. */
 export interface Colour {
   matrix: string;
@@ -81,6 +90,7 @@ export type ToPage =
   | { is: "manifest"; manifest: Manifest; concealment: Concealment }
   | { is: "clock"; /** When what is at 0 in the video is shown. */ begins: number; delay: number }
   | { is: "picture"; picture: Picture }
+  | { is: "sound"; sound: Heard }
   | { is: "colour"; colour: Colour }
   | { is: "gop"; gop: number; tiles: TileState[] }
   | { is: "figures"; figures: Figures }
@@ -92,4 +102,5 @@ export type ToWorker =
   | { is: "pose"; yaw: number; pitch: number; roll: number }
   | { is: "done"; number: number; shown: boolean; buffer: ArrayBuffer }
   | { is: "hidden"; hidden: boolean }
+  | { is: "listen"; on: boolean }
   | { is: "steer" };

@@ -48,6 +48,10 @@ export interface Page {
   /** Whether the view can follow the device, and does; whether there is a headset, and it is worn. */
   tilt: Switch | null;
   headset: Switch | null;
+  /** Whether the stream has sound, and it is played. */
+  sound: Switch | null;
+  /** How long after its picture the sound is heard, ms, and what came too late of it. */
+  heard: { off: number | null; late: number };
 }
 
 export interface Switch {
@@ -58,6 +62,7 @@ export interface Actions {
   marks(): void;
   tilt(): void;
   headset(): void;
+  sound(): void;
   steer(): void;
   whole(): void;
   /** Takes the notice away. */
@@ -100,6 +105,12 @@ function qualities(page: Page): string {
   return `${parts.join(", ")}${late > 0 ? `; ${late} late` : ""}`;
 }
 
+function hears({ off, late }: Page["heard"]): string {
+  const lost = late > 0 ? `; ${late} frames came too late` : "";
+  if (off === null) return `nothing has come${lost}`;
+  return `${number(Math.abs(off))} ms ${off < 0 ? "before" : "after"} the picture${lost}`;
+}
+
 function rows(page: Page): [string, string][] {
   const { manifest, figures, sample, report, place } = page;
   const all: [string, string][] = [];
@@ -128,6 +139,7 @@ function rows(page: Page): [string, string][] {
     all.push(["Waiting to be shown", `${gops} GoPs, ${number(bytes / 1e6, 2)} MB`]);
     all.push(["Ready before its time", `${number(figures.lead)} ms at least, of ${number(page.delay)} ms`]);
   }
+  if (page.sound?.on) all.push(["Sound", hears(page.heard)]);
   if (place) {
     all.push(["Pages that watch", String(place.viewers)]);
     if (place.dropped > 0) all.push(["Tiles this page was not sent", String(place.dropped)]);
@@ -149,6 +161,7 @@ export function view(page: Page, actions: Actions): TemplateResult {
       <p class="direction">${page.direction}</p>
       <div class="controls">
         ${steers ? nothing : html`<button name="steer" @click=${actions.steer}>Steer</button>`}
+        ${page.sound ? switched("sound", "Sound", page.sound, actions.sound) : nothing}
         ${page.tilt && !page.headset?.on ? switched("tilt", "Follow this device", page.tilt, actions.tilt) : nothing}
         ${page.headset ? switched("headset", "Headset", page.headset, actions.headset) : nothing}
         ${switched("marks", "Tiles", { on: page.marks }, actions.marks)}

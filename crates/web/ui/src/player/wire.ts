@@ -28,6 +28,8 @@ export interface Manifest {
   concealment: Concealment;
   scheme: string;
   qps: number[];
+  /** Channels, and samples in a second; `null`: it has none. */
+  sound: { channels: number; rate: number } | null;
 }
 
 export interface Rung {
@@ -173,9 +175,9 @@ function manifest(reader: Reader): Manifest {
   if (!concealment || !columns || !rows || !pictures || pictures > MAX_PICTURES) throw new Error("the manifest has a value out of range");
   const scheme = text(reader.take(reader.u8()));
   const qps = [...reader.take(reader.u8())];
-  // Channels and rate of the sound, which this page does not play.
-  reader.take(5);
-  return { width, height, columns, rows, gop, pictures, gops, concealment, scheme, qps };
+  const [channels, rate] = [reader.u8(), reader.u32()];
+  const sound = channels > 0 ? { channels, rate } : null;
+  return { width, height, columns, rows, gop, pictures, gops, concealment, scheme, qps, sound };
 }
 
 function notice(reader: Reader): GopNotice {

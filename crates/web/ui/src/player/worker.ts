@@ -165,6 +165,9 @@ scope.onmessage = ({ data }) => {
     case "hidden":
       hide(data.hidden);
       break;
+    case "listen":
+      engine.sound.turn(data.on);
+      break;
     case "steer":
       send(steer());
       break;
