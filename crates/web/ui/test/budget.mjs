@@ -1,12 +1,12 @@
 // What the player's page takes and how late it is, on this machine: scripts/player-budget runs it.
 //
-//   node test/budget.mjs URL SECONDS
+//   node test/budget.mjs URL SECONDS SHOWN
 
-import { readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 
 import { done, launch } from "./browser.mjs";
 
-const [url, seconds] = process.argv.slice(-2);
+const [url, seconds, log] = process.argv.slice(-3);
 const browser = await launch("--use-angle=swiftshader", "--enable-unsafe-swiftshader");
 const page = await (await browser.newContext({ viewport: { width: 640, height: 560 } })).newPage();
 
@@ -17,10 +17,40 @@ function busy(since) {
   return since ? (at.ticks - since.ticks) * 10 / (at.time - since.time) : at;
 }
 
+/** The same of each program that takes part. */
+function busyEach(since) {
+  const at = { serve: 0, play: 0, browser: 0 };
+  for (const pid of readdirSync("/proc").filter((name) => /^\d+$/.test(name))) {
+    try {
+      const words = readFileSync(`/proc/${pid}/cmdline`, "utf8").split("\0");
+      const which = words[1] === "vr" ? words[2] : words[0].includes("chromium") ? "browser" : "";
+      const fields = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ")[1].split(" ");
+      if (which in at) at[which] += Number(fields[11]) + Number(fields[12]);
+    } catch {
+      // It has ended.
+    }
+  }
+  const time = performance.now();
+  const share = (which) => Number((((at[which] - since[which]) * 10) / (time - since.time)).toFixed(2));
+  return since ? Object.fromEntries(Object.keys(at).map((which) => [which, share(which)])) : { ...at, time };
+}
+
 const figures = () =>
   page.evaluate(() => Object.fromEntries([...document.querySelectorAll("tr")].map((row) => [row.querySelector("th").textContent, row.querySelector("td").textContent])));
 const shown = (of) => of["Pictures shown"].match(/(\d+) of (\d+)/).slice(1).map(Number);
-const late = (of) => Number(of["Tiles late by decoding"]);
+
+/** Of the pictures of all tiles that were there, how many were not in the pictures shown, in percent, by what the
+ * page has told of the GoPs from one on. */
+function late(from) {
+  let [all, missed] = [0, 0];
+  for (const line of readFileSync(log, "utf8").split("\n").slice(from, -1)) {
+    const gop = JSON.parse(line);
+    all += gop.pictures_shown * gop.had.filter((qp) => qp !== null).length;
+    missed += gop.missed.reduce((sum, of) => sum + (of ?? 0), 0);
+  }
+  return Number(((100 * missed) / all).toFixed(3));
+}
+const told = () => readFileSync(log, "utf8").split("\n").length - 1;
 const drawn = () => page.evaluate(() => Number(document.querySelector("#picture").dataset.drawn));
 
 try {
@@ -34,9 +64,11 @@ try {
   await page.waitForFunction(() => [...document.querySelectorAll("th")].some((head) => head.textContent === "Pictures shown"));
   await page.waitForTimeout(4000);
   const size = await page.evaluate(() => { const { width, height } = document.querySelector("#picture"); return `${width}x${height}`; });
-  const [before, drawnBefore, idle] = [await figures(), await drawn(), busy()];
+  const [before, drawnBefore, toldBefore] = [await figures(), await drawn(), told()];
+  const [idle, each] = [busy(), busyEach()];
   await page.waitForTimeout(seconds * 1000);
-  const [after, drawnAfter, cores] = [await figures(), await drawn(), busy(idle)];
+  const [after, drawnAfter, cores, shares] = [await figures(), await drawn(), busy(idle), busyEach(each)];
+  const rates = ["Path one", "Path two"].map((path) => parseFloat(after[path]));
   const [pictures, all] = shown(after).map((count, place) => count - shown(before)[place]);
   // From a pointer's event to what is drawn by it.
   await page.evaluate(() => {
@@ -63,9 +95,12 @@ try {
     first_picture_ms: Math.round(first),
     pictures: all,
     shown_percent: Number(((100 * pictures) / all).toFixed(2)),
-    tiles_late_by_decoding: late(after) - late(before),
+    tile_pictures_late_by_decoding_percent: late(toldBefore),
     redraws_per_s: Math.round((drawnAfter - drawnBefore) / seconds),
     busy_processors: Number(cores.toFixed(2)),
+    busy_by_program: shares,
+    paths_mbps: rates,
+    tiles: after["Tiles shown"],
     pointer_to_picture_ms: { median: of(0.5), p95: of(0.95), most: of(1), events: delays.length },
   }));
 } finally {
