@@ -173,7 +173,7 @@ impl AsFd for Socket {
 }
 
 /// Sends with a class in the IP header, both of DSCP and ECN, and from the address that is asked for.
-fn send_by_ourselves(
+pub(crate) fn send_by_ourselves(
     socket: &UdpSocket,
     to: Way,
     contents: &[u8],

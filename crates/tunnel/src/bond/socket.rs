@@ -9,9 +9,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSocketState};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::class::{CAPABLE_1, EXPERIENCED, NOT_CAPABLE};
+use crate::class::{CAPABLE_1, Class, EXPERIENCED, NOT_CAPABLE};
 use crate::sys::stop_timestamps;
-use crate::udp::Via;
+use crate::udp::{Via, send_by_ourselves};
 use crate::way::Way;
 
 /// Reads in one system call, and the bytes of each: a GRO super-packet.
@@ -107,6 +107,11 @@ impl LaneSocket {
         contents: &[u8],
         segment_size: Option<usize>,
     ) -> io::Result<()> {
+        if way.own.is_some_and(|own| own.is_ipv6()) {
+            // Where this machine has lost the address, quinn-udp takes the kernel's refusal for one of the
+            // socket, which would never again send datagrams together, nor mark them.
+            return send_by_ourselves(&self.socket, way, contents, segment_size, Class(ecn));
+        }
         let ecn = EcnCodepoint::from_bits(ecn);
         let transmit =
             Transmit { destination: way.peer, ecn, contents, segment_size, src_ip: way.own };
@@ -499,6 +504,27 @@ mod tests {
         assert!(batches.flush(&from));
         assert_eq!(came(&to, 2).iter().map(|one| one.1).collect::<Vec<_>>(), [2, 4]);
         assert_eq!(batches.unsent, Unsent { too_long: 1, ..Unsent::default() });
+    }
+
+    /// A server answers from the address that was spoken to, which may be gone.
+    #[test]
+    fn an_address_that_is_gone_costs_the_others_neither_batches_nor_marks() {
+        let ([from, to], way) = pair_at(["[::1]:0"; 2]);
+        let (mut batches, before) = (Batches::default(), from.most_segments());
+        // One of those for documentation (RFC 3849), and our own.
+        let gone = Way { own: Some("2001:db8::7".parse().unwrap()), ..way };
+        let own = Way { own: Some(Ipv6Addr::LOCALHOST.into()), ..way };
+        for _ in 0..2 {
+            assert!(batches.push(&from, (gone, 2), |out| out.resize(out.len() + 100, 0)));
+        }
+        assert!(!batches.flush(&from));
+        assert_eq!(batches.unsent, Unsent { refused: 2, ..Unsent::default() });
+        assert_eq!(from.most_segments(), before);
+        for (n, way) in [(1, own), (2, own), (3, way), (4, way)] {
+            push(&mut batches, &from, (way, 2), (100, n));
+        }
+        assert!(batches.flush(&from));
+        assert_eq!(came(&to, 4), [1, 2, 3, 4].map(|n| (100, n, 2)));
     }
 
     /// As a question whether the link carries so much does: it takes no other with it.
