@@ -79,17 +79,19 @@ for(let path of paths2){let color=lines.find(line=>line.name===names[path])?.col
 places.set(path,color%colors)}let ofLines=new Set(lines.map(({color})=>color%colors));for(let path of paths2.filter(path2=>!places.
 has(path2))){let color=[...free].find(one=>!ofLines.has(one))??[...free][0];free.delete(color),places.set(path,color??path%
 colors)}return places}function repeated(row){return row.parts.reduce((sum2,part)=>sum2+(part.why==="new"?0:part.to-part.
-from),0)}function filled(row){return row.parts.reduce((last,part)=>part.why==="new"?Math.max(last,part.last):last,row.at)}
-function choose(rows,from,to,slots){let chosen=new Array(slots).fill(void 0),slotOf=at=>Math.max(0,Math.min(slots-1,Math.
-floor((to-at)/(to-from)*slots))),shows=row=>(row.wait?.ms??0)*1e12+repeated(row);for(let row of rows){if(row.at<from||row.
-at>to)continue;let slot=slotOf(row.at),other=chosen[slot];(!other||shows(other)<shows(row))&&(chosen[slot]=row)}let begun=new Set(
-chosen),going=[...chosen];for(let row of rows)if(!(row.at>to||filled(row)<from||row.at>=from&&!begun.has(row))){for(let part of row.
-parts)if(!(part.why!=="new"||part.first>to||part.last<from))for(let slot=slotOf(Math.max(from,part.first));slot>=slotOf(
-part.last);slot--)chosen[slot]||(going[slot]=row)}return going}function within(rows,from,to){return rows.filter(row=>row.
-at<=to&&filled(row)>=from)}function eachOnce(slots){return[...new Set([...slots].reverse())].reverse().filter(row=>row!==
-void 0)}function shares(rows){let bytes2=new Map,sum2=0;for(let row of rows)for(let{path,from,to,why}of row.parts)why===
-"new"&&(bytes2.set(path,(bytes2.get(path)??0)+to-from),sum2+=to-from);return new Map([...bytes2].sort((a2,b2)=>a2[0]-b2[0]).
-map(([path,n2])=>[path,n2/sum2]))}function palette(place){let style2=getComputedStyle(document.documentElement),of=name=>style2.getPropertyValue(name).trim();
+from),0)}function telling(rows){let by=[row=>row.parts.reduce((sum2,part)=>sum2+(part.why==="again"?part.to-part.from:0),
+0),row=>row.wait?.ms??0,repeated];for(let shows of by){let most=rows.reduce((best,row)=>shows(row)>(best?shows(best):0)?
+row:best,void 0);if(most)return most}return rows[1]}function filled(row){return row.parts.reduce((last,part)=>part.why===
+"new"?Math.max(last,part.last):last,row.at)}function choose(rows,from,to,slots){let chosen=new Array(slots).fill(void 0),
+slotOf=at=>Math.max(0,Math.min(slots-1,Math.floor((to-at)/(to-from)*slots))),shows=row=>(row.wait?.ms??0)*1e12+repeated(
+row);for(let row of rows){if(row.at<from||row.at>to)continue;let slot=slotOf(row.at),other=chosen[slot];(!other||shows(other)<
+shows(row))&&(chosen[slot]=row)}let begun=new Set(chosen),going=[...chosen];for(let row of rows)if(!(row.at>to||filled(row)<
+from||row.at>=from&&!begun.has(row))){for(let part of row.parts)if(!(part.why!=="new"||part.first>to||part.last<from))for(let slot=slotOf(
+Math.max(from,part.first));slot>=slotOf(part.last);slot--)chosen[slot]||(going[slot]=row)}return going}function within(rows,from,to){
+return rows.filter(row=>row.at<=to&&filled(row)>=from)}function eachOnce(slots){return[...new Set([...slots].reverse())].
+reverse().filter(row=>row!==void 0)}function shares(rows){let bytes2=new Map,sum2=0;for(let row of rows)for(let{path,from,
+to,why}of row.parts)why==="new"&&(bytes2.set(path,(bytes2.get(path)??0)+to-from),sum2+=to-from);return new Map([...bytes2].
+sort((a2,b2)=>a2[0]-b2[0]).map(([path,n2])=>[path,n2/sum2]))}function palette(place){let style2=getComputedStyle(document.documentElement),of=name=>style2.getPropertyValue(name).trim();
 return{ink:of("--ink"),soft:of("--soft"),grid:of("--grid"),ground:of("--card"),error:of("--error"),of:path=>of(`--c${place(
 path)%12}`)}}function number(value){if(value==null)return"–";let size=Math.abs(value),digits=size>=100||size===0?0:size>=10?1:2;return value.
 toFixed(digits)}function rate(value){return value==null?"–":value<.005?"0":number(value)}function percent(value){return value==
@@ -108,58 +110,62 @@ ctx.save(),ctx.beginPath(),ctx.rect(x2,y2,w2,h3),ctx.clip(),ctx.strokeStyle=colo
 Math.abs(slant);at<x2+w2+Math.abs(slant);at+=4)ctx.moveTo(at,y2+h3),ctx.lineTo(at+slant,y2);ctx.stroke(),ctx.restore()}function drawPart(ctx,part,begins,place,palette2){
 let[x2,y2,w2,h3]=place;ctx.fillStyle=palette2.of(part.path),ctx.fillRect(x2,y2,w2,h3),part.why==="copy"&&stripes(ctx,x2,
 y2,w2,h3,h3,palette2.ground),part.why==="again"&&stripes(ctx,x2,y2,w2,h3,-h3,palette2.ink),part.why==="new"&&begins&&w2>=
-8&&(ctx.fillStyle=palette2.ink,ctx.fillRect(part.backward?x2+w2-2:x2,y2,2,h3))}function isBegun(part,row){let goesOn=other=>other.
+20&&(ctx.fillStyle=palette2.ink,ctx.fillRect(part.backward?x2+w2-2:x2,y2,2,h3))}function isBegun(part,row){let goesOn=other=>other.
 path===part.path&&other.why===part.why&&other.backward===part.backward&&(part.backward?other.from===part.to:other.to===part.
 from);return!row.parts.some(goesOn)}function drawMissing(ctx,x2,y2,w2,h3,palette2){ctx.save(),ctx.globalAlpha=.65,ctx.fillStyle=
 palette2.ground,ctx.fillRect(x2,y2,w2,h3),ctx.restore()}function drawWait(ctx,x2,y2,w2,h3,palette2){for(let[color,width]of[
-[palette2.ground,5],[palette2.error,2]])ctx.strokeStyle=color,ctx.lineWidth=width,ctx.strokeRect(x2+1,y2,Math.max(2,w2-2),
-h3)}function drawCloth(canvas,rows,shown,selected,palette2){let[ctx,width]=begin(canvas,rows.length*6+4),scale=width-58-
-6,outlined=[];for(let slot=0;slot<rows.length;slot+=16)time(ctx,slot,rows.length,shown,palette2);time(ctx,rows.length,rows.
-length,shown,palette2);let unknown2=unknownSlots(rows,shown);for(let[from,to]of unknown2)unrecorded(ctx,from,to,scale,palette2);
-for(let slot=0,high=1;slot<rows.length;slot+=high){let row=rows[slot],y2=slot*6+1;if(!row){if(high=1,unknown2.some(([from,
-to])=>from<=slot&&slot<to))continue;ctx.fillStyle=palette2.grid,ctx.fillRect(58,y2+6/2,scale,1);continue}for(high=1;rows[slot+
-high]===row;)high++;let h3=high*6-1,x2=offset=>58+Math.round(Math.max(0,Math.min(row.length,offset))/row.length*scale),wide=(from,to)=>Math.
-max(1,x2(to)-x2(from));for(let part of row.parts)drawPart(ctx,part,isBegun(part,row),[x2(part.from),y2,wide(part.from,part.
-to),h3],palette2);for(let[from,to]of row.missing)drawMissing(ctx,x2(from),y2,wide(from,to),h3,palette2);let{wait}=row;wait&&
-outlined.push(()=>drawWait(ctx,x2(wait.from),y2,wide(wait.from,wait.to),h3,palette2)),row===selected&&outlined.push(()=>{
-let middle=y2+h3/2;ctx.fillStyle=palette2.ink,ctx.beginPath(),ctx.moveTo(51,middle-4),ctx.lineTo(57,middle),ctx.lineTo(51,
-middle+4),ctx.fill()})}outlined.forEach(draw2=>draw2())}function unknownSlots(rows,{span,until,gaps:gaps2}){let found=[];
-return rows.forEach((row,slot)=>{let at=until-(slot+.5)/rows.length*span;if(row||!gaps2.some(([from,to])=>from<at&&at<to))
-return;let last=found.at(-1);last?.[1]===slot?last[1]=slot+1:found.push([slot,slot+1])}),found}function unrecorded(ctx,from,to,scale,palette2){
-let[y2,high]=[from*6+1,(to-from)*6];if(stripes(ctx,58,y2,scale,high,high,palette2.grid),high<18)return;let words2="not r\
+[palette2.ground,4],[palette2.error,2]])ctx.strokeStyle=color,ctx.lineWidth=width,ctx.strokeRect(x2+1,y2,Math.max(2,w2-2),
+h3)}function drawCloth(canvas,rows,shown,selected,palette2){let[ctx,width]=begin(canvas,rows.length*6+4),scale=width-64-
+6,outlined=[];for(let slot of ticks(rows.length,shown))time(ctx,slot,rows.length,shown,palette2);let unknown2=unknownSlots(
+rows,shown);for(let[from,to]of unknown2)unrecorded(ctx,from,to,scale,palette2);for(let slot=0,high=1;slot<rows.length;slot+=
+high){let row=rows[slot],y2=slot*6+1;if(!row){if(high=1,unknown2.some(([from,to])=>from<=slot&&slot<to))continue;ctx.fillStyle=
+palette2.grid,ctx.fillRect(64,y2+6/2,scale,1);continue}for(high=1;rows[slot+high]===row;)high++;let h3=high*6-1,x2=offset=>64+
+Math.round(Math.max(0,Math.min(row.length,offset))/row.length*scale),wide=(from,to)=>Math.max(1,x2(to)-x2(from));for(let part of row.
+parts)drawPart(ctx,part,row.parts.length<=10&&isBegun(part,row),[x2(part.from),y2,wide(part.from,part.to),h3],palette2);
+for(let[from,to]of row.missing)drawMissing(ctx,x2(from),y2,wide(from,to),h3,palette2);let{wait}=row;wait&&outlined.push(
+()=>drawWait(ctx,x2(wait.from),y2,wide(wait.from,wait.to),h3,palette2)),row===selected&&outlined.push(()=>{let middle=y2+
+h3/2;ctx.fillStyle=palette2.ink,ctx.beginPath(),ctx.moveTo(57,middle-4),ctx.lineTo(63,middle),ctx.lineTo(57,middle+4),ctx.
+fill()})}outlined.forEach(draw2=>draw2())}function unknownSlots(rows,{span,until,gaps:gaps2}){let found=[];return rows.forEach(
+(row,slot)=>{let at=until-(slot+.5)/rows.length*span;if(row||!gaps2.some(([from,to])=>from<at&&at<to))return;let last=found.
+at(-1);last?.[1]===slot?last[1]=slot+1:found.push([slot,slot+1])}),found}function unrecorded(ctx,from,to,scale,palette2){
+let[y2,high]=[from*6+1,(to-from)*6];if(stripes(ctx,64,y2,scale,high,high,palette2.grid),high<18)return;let words2="not r\
 ecorded";ctx.textAlign="center",ctx.textBaseline="middle";let wide=ctx.measureText(words2).width+12;ctx.fillStyle=palette2.
-ground,ctx.fillRect(58+(scale-wide)/2,y2+high/2-8,wide,16),ctx.fillStyle=palette2.soft,ctx.fillText(words2,58+scale/2,y2+
-high/2)}function time(ctx,slot,slots,{span,until,isRun},palette2){let ago=slot/slots*span,digits=span<8e6?2:1;ctx.fillStyle=
-palette2.soft,ctx.textAlign="right",ctx.textBaseline=slot===0?"top":slot===slots?"bottom":"middle";let said=isRun?(Math.
-max(0,until-ago)/1e6).toFixed(digits):`−${(ago/1e6).toFixed(digits)}`;ctx.fillText(slot===0&&!isRun?"newest":`${said} \
-s`,48,slot*6+1)}function slotAt(y2,slots){return Math.max(0,Math.min(slots-1,Math.floor((y2-1)/6)))}function strandTime(row){
-let last=Math.max(...row.parts.map(part=>part.last),row.at),span=Math.min(2e6,Math.max(4e4,(last-row.at)*1.5)),from=row.
-at-Math.min(span*.25,4e4/2);return[from,from+span]}function drawStrand(canvas,rows,around,palette2){let[ctx,width]=begin(
-canvas,190),[from,to]=strandTime(around),shown=rows.flatMap(row=>row.parts.filter(part=>part.last>=from&&part.first<=to).
-map(part=>({...part,from:row.start+part.from,to:row.start+part.to}))),near=at=>Math.abs(at-around.start)<=8*around.length,
-parts=shown.filter(part=>near(part.from)),least=Math.min(around.start,...parts.map(part=>part.from)),most=Math.max(around.
-start+around.length,...parts.map(part=>part.to)),[top,bottom]=[8,168],x2=time2=>58+(time2-from)/(to-from)*(width-58-6),y2=offset=>bottom-
-(offset-least)/(most-least)*(bottom-top);ctx.fillStyle=palette2.grid;let high=y2(around.start)-y2(around.start+around.length);
-ctx.fillRect(58,y2(around.start+around.length),width-58-6,Math.max(1,high)),ctx.save(),ctx.beginPath(),ctx.rect(58,0,width-
-58-6,bottom+2),ctx.clip(),ctx.lineCap="round";for(let part of parts){let[begins,ends]=part.backward?[part.to,part.from]:
-[part.from,part.to];ctx.strokeStyle=palette2.of(part.path),ctx.lineWidth=part.why==="new"?2.5:2,ctx.setLineDash(part.why===
-"new"?[]:part.why==="copy"?[2,4]:[6,3]),ctx.beginPath(),ctx.moveTo(x2(part.first),y2(begins)),ctx.lineTo(Math.max(x2(part.
-last),x2(part.first)+1),y2(ends)),ctx.stroke()}ctx.restore(),ctx.fillStyle=palette2.soft,ctx.textBaseline="bottom",ctx.textAlign=
-"left",ctx.fillText("0 ms",58,188),ctx.textAlign="right",ctx.fillText(`${((to-from)/1e3).toFixed(0)} ms`,width-6,188),ctx.
-textBaseline="top",ctx.fillText("stream ↑",50,top)}var SPANS=[[2,"2 s"],[10,"10 s"],[60,"1 min"]];function shownAtFirst(){return{span:SPANS[1][0],direction:null,row:null,until:null,
-table:!1}}function scene(weave2,shown){let direction=shown.direction??weave2.busier(),cloth=weave2[direction],all2=cloth.
+ground,ctx.fillRect(64+(scale-wide)/2,y2+high/2-8,wide,16),ctx.fillStyle=palette2.soft,ctx.fillText(words2,64+scale/2,y2+
+high/2)}function ticks(slots,{span,until,isRun}){let step=[.25,.5,1,2,5,10,15,30,60].find(seconds=>span/1e6/seconds<=6)??
+span/4e6,found=[0],first=isRun?until/1e6%step:step;for(let ago=first;ago*1e6<span;ago+=step){let slot=ago*1e6*slots/span;
+slot>2.5&&slot<slots-2.5&&found.push(slot)}return[...found,slots]}function time(ctx,slot,slots,{span,until,isRun},palette2){
+let ago=slot/slots*span,digits=span<8e6?2:1;ctx.fillStyle=palette2.soft,ctx.textAlign="right",ctx.textBaseline=slot===0?
+"top":slot===slots?"bottom":"middle";let said=isRun?(Math.max(0,until-ago)/1e6).toFixed(digits):`−${(ago/1e6).toFixed(
+digits)}`;ctx.fillText(slot===0&&!isRun?"newest":`${said} s`,54,slot*6+1)}function slotAt(y2,slots){return Math.max(0,Math.
+min(slots-1,Math.floor((y2-1)/6)))}function strandTime(row){let last=Math.max(...row.parts.map(part=>part.last),row.at),
+span=Math.min(2e6,Math.max(4e4,(last-row.at)*1.5)),from=row.at-Math.min(span*.25,4e4/2);return[from,from+span]}function drawStrand(canvas,rows,around,palette2,isRun){
+let[ctx,width]=begin(canvas,190),[from,to]=strandTime(around),shown=rows.flatMap(row=>row.parts.filter(part=>part.last>=
+from&&part.first<=to).map(part=>({...part,from:row.start+part.from,to:row.start+part.to}))),near=at=>Math.abs(at-around.
+start)<=8*around.length,parts=shown.filter(part=>near(part.from)),least=Math.min(around.start,...parts.map(part=>part.from)),
+most=Math.max(around.start+around.length,...parts.map(part=>part.to)),[top,bottom]=[8,168],x2=time2=>64+(time2-from)/(to-
+from)*(width-64-6),y2=offset=>bottom-(offset-least)/(most-least)*(bottom-top);ctx.fillStyle=palette2.grid;let high=y2(around.
+start)-y2(around.start+around.length);ctx.fillRect(64,y2(around.start+around.length),width-64-6,Math.max(1,high)),ctx.save(),
+ctx.beginPath(),ctx.rect(64,0,width-64-6,bottom+2),ctx.clip(),ctx.lineCap="round";for(let part of parts){let[begins,ends]=part.
+backward?[part.to,part.from]:[part.from,part.to];ctx.strokeStyle=palette2.of(part.path),ctx.lineWidth=part.why==="new"?2.5:
+2,ctx.setLineDash(part.why==="new"?[]:part.why==="copy"?[2,4]:[6,3]),ctx.beginPath(),ctx.moveTo(x2(part.first),y2(begins)),
+ctx.lineTo(Math.max(x2(part.last),x2(part.first)+1),y2(ends)),ctx.stroke()}ctx.restore(),ctx.fillStyle=palette2.soft,ctx.
+textBaseline="bottom",ctx.textAlign="left";let said=at=>isRun?`${(at/1e6).toFixed(2)} s`:`${((at-from)/1e3).toFixed(0)} \
+ms`;ctx.fillText(said(from),64,188),ctx.textAlign="right",ctx.fillText(said(to),width-6,188),ctx.textBaseline="top",ctx.
+fillText("stream ↑",56,top)}var SPANS=[[2,"2 s"],[10,"10 s"],[60,"1 min"]];function shownAtFirst(){return{span:SPANS[1][0],direction:null,row:null,until:null,
+table:!1}}function scene(weave2,shown,isRun){let direction=shown.direction??weave2.busier(),cloth=weave2[direction],all2=cloth.
 rows(),until=shown.until??weave2.now,from=until-shown.span*1e6,[slots,told]=[choose(all2,from,until,64),within(all2,from,
-until)],rows=eachOnce(slots),telling=rows.find(row=>row.wait!==null||repeated(row)>0),selected=rows.find(row=>row.start===
-shown.row)??telling??rows[0];return{cloth,direction,all:all2,slots,rows,told,selected,until}}function paint(weave2,shown,palette2,isRun){
-let{direction,slots,all:all2,selected,until}=scene(weave2,shown),time2={span:shown.span*1e6,until,gaps:weave2[direction].
-gaps,isRun},of=id=>document.querySelector(`#${id}`),[cloth,strand]=[of("cloth"),of("strand")];cloth&&drawCloth(cloth,slots,
-time2,selected,palette2),strand&&selected&&drawStrand(strand,all2,selected,palette2);for(let key of document.querySelectorAll(
-"canvas[data-key]"))drawKey(key,palette2)}function drawKey(canvas,palette2){let scale=window.devicePixelRatio||1;[canvas.
-width,canvas.height]=[26*scale,12*scale];let ctx=canvas.getContext("2d");ctx.setTransform(scale,0,0,scale,0,0);let path=Number(
-canvas.dataset.path??0),place=[1,1,24,10],key=canvas.dataset.key;if(key==="none"){ctx.strokeStyle=palette2.grid,ctx.strokeRect(
-1.5,1.5,23,9);return}key==="wait"?drawWait(ctx,...place,palette2):drawPart(ctx,{path,why:key==="copy"||key==="again"?key:
-"new",backward:key==="backward"},!0,place,palette2),key==="missing"&&drawMissing(ctx,...place,palette2)}function view(weave2,shown,change2,isRecorded){
-let now=scene(weave2,shown),{direction,all:all2,rows,selected}=now,first=all2[0]?.at??0,radio=(name,value,text,is,set)=>b`<label><input type="radio" name=${name} value=${value} .checked=${is} @change=${set} /><span>${text}</span></label>`,
+until)],rows=eachOnce(slots),shows=isRun?telling(rows):rows.find(row=>row.wait!==null||repeated(row)>0),selected=rows.find(
+row=>row.start===shown.row)??shows??rows[0];return{cloth,direction,all:all2,slots,rows,told,selected,until,isRun,slot:shown.
+span*1e6/64}}function paint(weave2,shown,palette2,isRun){let{direction,slots,all:all2,selected,until}=scene(weave2,shown,
+isRun),time2={span:shown.span*1e6,until,gaps:weave2[direction].gaps,isRun},of=id=>document.querySelector(`#${id}`),[cloth,
+strand]=[of("cloth"),of("strand")];cloth&&drawCloth(cloth,slots,time2,selected,palette2),strand&&selected&&drawStrand(strand,
+all2,selected,palette2,isRun);for(let key of document.querySelectorAll("canvas[data-key]"))drawKey(key,palette2)}function drawKey(canvas,palette2){
+let scale=window.devicePixelRatio||1;[canvas.width,canvas.height]=[26*scale,12*scale];let ctx=canvas.getContext("2d");ctx.
+setTransform(scale,0,0,scale,0,0);let path=Number(canvas.dataset.path??0),place=[1,1,24,10],key=canvas.dataset.key;if(key===
+"none"){ctx.strokeStyle=palette2.grid,ctx.strokeRect(1.5,1.5,23,9);return}key==="wait"?drawWait(ctx,...place,palette2):drawPart(
+ctx,{path,why:key==="copy"||key==="again"?key:"new",backward:key==="backward"},!0,place,palette2),key==="missing"&&drawMissing(
+ctx,...place,palette2)}function view(weave2,shown,change2,isRecorded){let now=scene(weave2,shown,isRecorded),{direction,
+all:all2,rows,selected}=now,first=all2[0]?.at??0,radio=(name,value,text,is,set)=>b`<label><input type="radio" name=${name} value=${value} .checked=${is} @change=${set} /><span>${text}</span></label>`,
 spans=isRecorded?[...SPANS,[Math.max(1,Math.ceil((weave2.now-first)/1e6)),"all"]]:SPANS;return b`<div class="controls">
       <fieldset>
         <legend class="unseen">Direction of the weave</legend>
@@ -181,7 +187,7 @@ rded.":""}</p>
       </div>
       ${legend(weave2,now)}
       ${slider(now,change2)}
-      <p class="caption">The strand of that row: its bytes of the stream over time. What a path fills upwards rises, what it fills downwards falls; dashed: ${direction===
+      <p class="caption">The strand of that row: its bytes of the stream over time. What a path fills from the start rises, what it fills from the end falls; dashed: ${direction===
 "sent"?"sent again, or a copy":"came a second time"}.</p>
       <div class="plot" role="img" aria-label=${selected?strandWords(weave2,selected):"no row"}>
         <canvas id="strand"></canvas>
@@ -196,20 +202,25 @@ gaps}).reduce((sum2,[from,to])=>sum2+to-from,0)}function empty(weave2,shown,now)
 shown,now);if(known===0)return"Nothing is known of this time: it was not recorded.";let rest=known<now.slots.length?" as\
  far as it was recorded":"";return`Nothing was ${now.direction} in this time${rest}.`}function point(event,{slots},change2){
 let at=slotAt(event.offsetY,slots.length),row=slots.map((row2,slot)=>({row:row2,far:Math.abs(slot-at)})).sort((a2,b2)=>a2.
-far-b2.far).find(one=>one.row)?.row;row&&change2({row:row.start})}function caption({cloth,rows,told}){let kinds={windows:"\
-a window of the scheduler",inferred:"a window, as inferred from the direction in which it was filled",fixed:"a MiB of th\
-e stream"},every=cloth.every>1?` Of so many rows the page has one in ${cloth.every}; those that show something come firs\
-t.`:"",drawn=told.length>rows.length?`${rows.length} of ${told.length} rows are drawn`:`${rows.length} rows`,lost=cloth.
-leftOut>0?` ${cloth.leftOut} stretches came and went between two looks.`:"",left=rows.reduce((sum2,row)=>sum2+row.left,0),
-torn=left>0?` Of these rows ${left} short parts are drawn together with their neighbours, sorted by path.`:"",known=cloth.
-knownTo===null?"":` What has arrived beyond ${(cloth.knownTo/1e6).toFixed(2)} MB is not known: it came in too many piece\
-s.`;return`The cloth: each row is ${kinds[cloth.cut]}, the newest on top (${drawn}). Across is the place in it, and it i\
-s as high as the time in which it was filled.${waits(told)}${every}${torn}${known}${lost}`}function waits(rows){let all2=rows.
-flatMap(row=>row.wait?[row.wait.ms]:[]);return all2.length===0?"":` The reader waited within ${all2.length===1?"one row":
-`${all2.length} rows`}, ${duration2(Math.max(...all2))} at most.`}var duration2=ms=>ms<1e3?`${ms} ms`:`${(ms/1e3).toFixed(
-1)} s`;function slider({rows,selected},change2){let at=selected?rows.indexOf(selected):0,move=event=>{let place=rows.length-
-1-Number(event.target.value);change2({row:rows[place]?.start??null})},wait=selected?.wait?`; the reader waited ${duration2(
-selected.wait.ms)}`:"",text=selected?`at ${(selected.start/1e6).toFixed(2)} MB of the stream${wait}`:"none";return b`<div class="timeline">
+far-b2.far).find(one=>one.row)?.row;row&&change2({row:row.start})}function caption(scene2){let{cloth,rows,told,slot}=scene2,
+kinds={windows:"a window of the scheduler",inferred:"a window, as inferred from the direction in which it was filled",fixed:"\
+a MiB of the stream"},every=cloth.every>1?` Of so many rows the page has one in ${cloth.every}; those that show somethin\
+g come first.`:"",drawn=told.length>rows.length?`${rows.length} of ${told.length} rows are drawn`:`${rows.length} rows`,
+lost=cloth.leftOut>0?` ${cloth.leftOut} stretches came and went between two looks.`:"",left=rows.reduce((sum2,row)=>sum2+
+row.left,0),torn=left>0?` Too fine to be drawn: in these rows ${left} short parts are put together by path, so that what\
+ is seen there is not as long as they are.`:"",known=cloth.knownTo===null?"":` What has arrived beyond ${(cloth.knownTo/
+1e6).toFixed(2)} MB is not known: it came in too many pieces.`;return`The cloth: each row is ${kinds[cloth.cut]}, the ne\
+west on top (${drawn}). From left to right it goes from its first byte to its last; its height is the time in which it w\
+as filled, in steps of ${duration2(Math.round(slot/1e3))}.${waits(scene2)}${every}${torn}${known}${lost}`}var when=({until,
+isRun},at)=>isRun?`at ${(at/1e6).toFixed(2)} s`:`${(Math.max(0,until-at)/1e6).toFixed(1)} s before`;function waits(scene2){
+let all2=scene2.told.filter(row=>row.wait).sort((a2,b2)=>(b2.wait?.ms??0)-(a2.wait?.ms??0));if(all2.length===0)return"";
+let longest=all2.slice(0,3).map(row=>`${duration2(row.wait?.ms??0)} in the row ${when(scene2,row.at)}`);return` The read\
+er waited within ${all2.length===1?"one row":`${all2.length} rows`}: ${longest.join(", ")}${all2.length>3?", and less in\
+ others":""}.`}var duration2=ms=>ms<1e3?`${ms} ms`:`${(ms/1e3).toFixed(1)} s`;function slider({rows,selected,isRun},change2){
+let at=selected?rows.indexOf(selected):0,move=event=>{let place=rows.length-1-Number(event.target.value);change2({row:rows[place]?.
+start??null})},wait=selected?.wait?`; the reader waited ${duration2(selected.wait.ms)}`:"",seconds=at2=>(at2/1e6).toFixed(
+2),times=selected&&isRun?`${seconds(selected.at)} to ${seconds(filled(selected))} s, `:"",text=selected?`${times}at ${seconds(
+selected.start)} MB of the stream${wait}`:"none";return b`<div class="timeline">
     <label for="weave-row">Row</label>
     <input id="weave-row" type="range" min="0" max=${Math.max(0,rows.length-1)} .value=${String(rows.length-1-at)} aria-valuetext=${text} @input=${move} />
     <output for="weave-row">${text}</output>
@@ -220,22 +231,26 @@ if(least>=most)return b``;let move=event=>change2({until:Number(event.target.val
     <input id="weave-until" type="range" min=${least} max=${most} step="0.05" .value=${String(until/1e6)} aria-valuetext=${text} @input=${move} />
     <output for="weave-until">${text}</output>
   </div>`}function legend(weave2,{told,cloth,direction}){let key=(kind,text,path=0)=>b`<li><canvas data-key=${kind} data-path=${path} aria-hidden="true" width="26" height="12"></canvas> ${text}</li>`,
-any=[...shares(told).keys()][0]??0,upwards=cloth.cut==="fixed"?A:key("backward","filled downwards: the edge is where it \
-began",any);return b`<ul class="legend" id="weave-legend">
+any=[...shares(told).keys()][0]??0,upwards=cloth.cut==="fixed"?A:key("backward","filled from its end: the dark edge is w\
+here that began",any);return b`<ul class="legend" id="weave-legend">
     ${[...shares(told)].map(([path,share])=>key("new",b`<strong>${weave2.name(path)}</strong> ${(share*100).toFixed(0)} %`,
 path))}
     ${upwards}
-    ${direction==="sent"?b`${key("missing","faint: not known to have arrived",any)}
-          ${key("again","stripes like \\: sent again, in place of what a stalled path has",any)}
-          ${key("copy","stripes like /: a copy of what another path has",any)}`:b`${key("none","blank: has not arrived",
-any)}
+    ${direction==="sent"?b`${key("missing","faint: sent, and not known to have arrived",any)}
+          ${key("again","stripes like \\: sent again, as another path has it and is slow or gone; it is drawn where it be\
+longs in the stream",any)}
+          ${key("copy","stripes like /: sent over two paths at once, to be safe",any)}`:b`${key("none","blank: has not a\
+rrived",any)}
           ${key("copy","stripes like /: came a second time",any)}`}
-    ${key("wait","outlined: the reader waited for it, 50 ms or more, while later bytes were there")}
+    ${key("wait","outlined: the reader waited for these bytes, 50 ms or more, while later ones were there; the outline's\
+ length is bytes, not time")}
   </ul>`}function howToRead(direction){return b`<details>
     <summary>How to read it</summary>
     <p>
       Each colour is a path. Where two paths fill a row from both ends, they meet at a seam; it wanders
-      with their rates. A thin line means that nothing was ${direction} then.
+      with their rates. The path that would deliver first begins at the start, on the left: where the colours change
+      sides, that was the other one from then on. A path that gets slow has less of each row, and the rows get higher;
+      one that is gone has no part of the rows that follow. A thin line means that nothing was ${direction} then.
       ${direction==="sent"?`A path that stalls leaves its part faint: the bytes are on their way and do not arrive. If t\
 hey come
           before others that have arrived, the reader waits, and they are outlined. Then another path sends them
@@ -245,18 +260,19 @@ ngs it: it has then that path's colour,
           reader waits, and it is outlined.`}
       After that the rows have the colours of the paths that are left.
     </p>
-  </details>`}var percent2=(part,whole)=>`${(100*part/whole).toFixed(0)} %`;function words(weave2,{rows,told,direction}){
-let of=[...shares(told)].map(([path,share])=>`${weave2.name(path)} ${(share*100).toFixed(0)} %`).join(", "),again=rows.filter(
-row=>repeated(row)>0).length,waited=Math.max(0,...rows.map(row=>row.wait?.ms??0)),wait=waited>0?`; the reader waited up \
-to ${waited} ms`:"";return`Cloth of what was ${direction}: ${rows.length} rows; ${of}; ${again} with bytes sent again${wait}`}
-function strandWords(weave2,row){let[from,to]=strandTime(row),of=[...shares([row])].map(([path,share])=>`${weave2.name(path)}\
- ${(share*100).toFixed(0)} %`).join(", ");return`Strand: ${((to-from)/1e3).toFixed(0)} ms around the row at ${(row.start/
-1e6).toFixed(2)} MB: ${of}`}function table(weave2,{rows,until,direction}){let paths2=[...shares(rows).keys()],sum2=(row,is)=>row.
-parts.filter(is).reduce((total,part)=>total+part.to-part.from,0),line=row=>{let of=path=>{let own=row.parts.filter(part=>part.
-path===path&&part.why==="new");if(own.length===0)return"–";let ways=`${own.some(part=>!part.backward)?"↑":""}${own.some(
-part=>part.backward)?"↓":""}`;return`${percent2(sum2(row,part=>own.includes(part)),row.length)} ${ways}`},missing=row.
-missing.reduce((total,[from,to])=>total+to-from,0);return b`<tr>
-      <th scope="row">${number((until-row.at)/1e6)}</th>
+  </details>`}var timeHead=isRun=>b`${isRun?"begun":"age"} <span class="unit">s</span>`,percent2=(part,whole)=>`${(100*part/
+whole).toFixed(0)} %`;function words(weave2,{rows,told,direction}){let of=[...shares(told)].map(([path,share])=>`${weave2.
+name(path)} ${(share*100).toFixed(0)} %`).join(", "),again=rows.filter(row=>repeated(row)>0).length,waited=Math.max(0,...rows.
+map(row=>row.wait?.ms??0)),wait=waited>0?`; the reader waited up to ${waited} ms`:"";return`Cloth of what was ${direction}\
+: ${rows.length} rows; ${of}; ${again} with bytes sent again${wait}`}function strandWords(weave2,row){let[from,to]=strandTime(
+row),of=[...shares([row])].map(([path,share])=>`${weave2.name(path)} ${(share*100).toFixed(0)} %`).join(", ");return`Str\
+and: ${((to-from)/1e3).toFixed(0)} ms around the row at ${(row.start/1e6).toFixed(2)} MB: ${of}`}function table(weave2,{
+rows,until,direction,isRun}){let paths2=[...shares(rows).keys()],sum2=(row,is)=>row.parts.filter(is).reduce((total,part)=>total+
+part.to-part.from,0),line=row=>{let of=path=>{let own=row.parts.filter(part=>part.path===path&&part.why==="new");if(own.
+length===0)return"–";let ways=`${own.some(part=>!part.backward)?"↑":""}${own.some(part=>part.backward)?"↓":""}`;return`${percent2(
+sum2(row,part=>own.includes(part)),row.length)} ${ways}`},missing=row.missing.reduce((total,[from,to])=>total+to-from,0);
+return b`<tr>
+      <th scope="row">${isRun?(row.at/1e6).toFixed(2):number((until-row.at)/1e6)}</th>
       <td>${(row.start/1e6).toFixed(2)}</td>
       <td>${bytes(row.length)}</td>
       ${paths2.map(path=>b`<td>${of(path)}</td>`)}
@@ -265,10 +281,10 @@ missing.reduce((total,[from,to])=>total+to-from,0);return b`<tr>
       <td>${percent2(missing,row.length)}</td>
       <td>${row.wait?.ms??0}</td>
     </tr>`};return scrolled("The weave, as a table",b`<table>
-      <caption>Rows of what was ${direction}, as drawn; ↑ filled upwards, ↓ downwards</caption>
+      <caption>Rows of what was ${direction}, as drawn; ↑ filled from the start, ↓ from the end</caption>
       <thead>
         <tr>
-          <th scope="col">age <span class="unit">s</span></th>
+          <th scope="col">${timeHead(isRun)}</th>
           <th scope="col">offset <span class="unit">MB</span></th>
           <th scope="col">length</th>
           ${paths2.map(path=>b`<th scope="col">${weave2.name(path)}</th>`)}
@@ -473,34 +489,35 @@ fill:cursorPointFill},bind:{mousedown:filtBtn0,mouseup:filtBtn0,click:filtBtn0,d
 mouseenter:filtTarg},drag:{setScale:!0,x:!0,y:!1,dist:0,uni:null,click:(self,e3)=>{e3.stopPropagation(),e3.stopImmediatePropagation()},
 _x:!1,_y:!1},focus:{dist:(self,seriesIdx,dataIdx,valPos,curPos)=>valPos-curPos,prox:-1,bias:0},hover:{skip:[void 0],prox:null,
 bias:0},left:-10,top:-10,idx:null,dataIdx:null,idxs:null,event:null},axisLines={show:!0,stroke:"rgba(0,0,0,0.07)",width:2},
-grid=assign({},axisLines,{filter:retArg1}),ticks=assign({},grid,{size:10}),border=assign({},axisLines,{show:!1}),font='1\
-2px system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, "Noto Sans", sans-serif, "Apple Color Emoji",\
- "Segoe UI Emoji", "Segoe UI Symbol", "Noto Color Emoji"',labelFont="bold "+font,lineGap=1.5,xAxisOpts={show:!0,scale:"x",
-stroke:hexBlack,space:50,gap:5,alignTo:1,size:50,labelGap:0,labelSize:30,labelFont,side:2,grid,ticks,border,font,lineGap,
-rotate:0},numSeriesLabel="Value",timeSeriesLabel="Time",xSeriesOpts={show:!0,scale:"x",auto:!1,sorted:1,min:inf,max:-inf,
-idxs:[]};function numAxisVals(self,splits,axisIdx,foundSpace,foundIncr){return splits.map(v3=>v3==null?"":fmtNum(v3))}function numAxisSplits(self,axisIdx,scaleMin,scaleMax,foundIncr,foundSpace,forceMin){
-let splits=[],numDec=fixedDec.get(foundIncr)||0;scaleMin=forceMin?scaleMin:roundDec(incrRoundUp(scaleMin,foundIncr),numDec);
-for(let val=scaleMin;val<=scaleMax;val=roundDec(val+foundIncr,numDec))splits.push(Object.is(val,-0)?0:val);return splits}
-function logAxisSplits(self,axisIdx,scaleMin,scaleMax,foundIncr,foundSpace,forceMin){let splits=[],logBase=self.scales[self.
-axes[axisIdx].scale].log,logFn=logBase==10?log10:log2,exp=floor(logFn(scaleMin));foundIncr=pow(logBase,exp),logBase==10&&
-(foundIncr=numIncrs[closestIdx(foundIncr,numIncrs)]);let split2=scaleMin,nextMagIncr=foundIncr*logBase;logBase==10&&(nextMagIncr=
-numIncrs[closestIdx(nextMagIncr,numIncrs)]);do splits.push(split2),split2=split2+foundIncr,logBase==10&&!fixedDec.has(split2)&&
-(split2=roundDec(split2,fixedDec.get(foundIncr))),split2>=nextMagIncr&&(foundIncr=split2,nextMagIncr=foundIncr*logBase,logBase==
-10&&(nextMagIncr=numIncrs[closestIdx(nextMagIncr,numIncrs)]));while(split2<=scaleMax);return splits}function asinhAxisSplits(self,axisIdx,scaleMin,scaleMax,foundIncr,foundSpace,forceMin){
-let linthresh=self.scales[self.axes[axisIdx].scale].asinh,posSplits=scaleMax>linthresh?logAxisSplits(self,axisIdx,max(linthresh,
-scaleMin),scaleMax,foundIncr):[linthresh],zero=scaleMax>=0&&scaleMin<=0?[0]:[];return(scaleMin<-linthresh?logAxisSplits(
-self,axisIdx,max(linthresh,-scaleMax),-scaleMin,foundIncr):[linthresh]).reverse().map(v3=>-v3).concat(zero,posSplits)}var RE_ALL=/./,
-RE_12357=/[12357]/,RE_125=/[125]/,RE_1=/1/,_filt=(splits,distr,re,keepMod)=>splits.map((v3,i4)=>distr==4&&v3==0||i4%keepMod==
-0&&re.test(v3.toExponential()[v3<0?1:0])?v3:null);function log10AxisValsFilt(self,splits,axisIdx,foundSpace,foundIncr){let axis=self.
-axes[axisIdx],scaleKey=axis.scale,sc=self.scales[scaleKey],valToPos=self.valToPos,minSpace=axis._space,_10=valToPos(10,scaleKey),
-re=valToPos(9,scaleKey)-_10>=minSpace?RE_ALL:valToPos(7,scaleKey)-_10>=minSpace?RE_12357:valToPos(5,scaleKey)-_10>=minSpace?
-RE_125:RE_1;if(re==RE_1){let magSpace=abs(valToPos(1,scaleKey)-_10);if(magSpace<minSpace)return _filt(splits.slice().reverse(),
-sc.distr,re,ceil(minSpace/magSpace)).reverse()}return _filt(splits,sc.distr,re,1)}function log2AxisValsFilt(self,splits,axisIdx,foundSpace,foundIncr){
+grid=assign({},axisLines,{filter:retArg1}),ticks2=assign({},grid,{size:10}),border=assign({},axisLines,{show:!1}),font='\
+12px system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, "Noto Sans", sans-serif, "Apple Color Emoji"\
+, "Segoe UI Emoji", "Segoe UI Symbol", "Noto Color Emoji"',labelFont="bold "+font,lineGap=1.5,xAxisOpts={show:!0,scale:"\
+x",stroke:hexBlack,space:50,gap:5,alignTo:1,size:50,labelGap:0,labelSize:30,labelFont,side:2,grid,ticks:ticks2,border,font,
+lineGap,rotate:0},numSeriesLabel="Value",timeSeriesLabel="Time",xSeriesOpts={show:!0,scale:"x",auto:!1,sorted:1,min:inf,
+max:-inf,idxs:[]};function numAxisVals(self,splits,axisIdx,foundSpace,foundIncr){return splits.map(v3=>v3==null?"":fmtNum(
+v3))}function numAxisSplits(self,axisIdx,scaleMin,scaleMax,foundIncr,foundSpace,forceMin){let splits=[],numDec=fixedDec.
+get(foundIncr)||0;scaleMin=forceMin?scaleMin:roundDec(incrRoundUp(scaleMin,foundIncr),numDec);for(let val=scaleMin;val<=
+scaleMax;val=roundDec(val+foundIncr,numDec))splits.push(Object.is(val,-0)?0:val);return splits}function logAxisSplits(self,axisIdx,scaleMin,scaleMax,foundIncr,foundSpace,forceMin){
+let splits=[],logBase=self.scales[self.axes[axisIdx].scale].log,logFn=logBase==10?log10:log2,exp=floor(logFn(scaleMin));
+foundIncr=pow(logBase,exp),logBase==10&&(foundIncr=numIncrs[closestIdx(foundIncr,numIncrs)]);let split2=scaleMin,nextMagIncr=foundIncr*
+logBase;logBase==10&&(nextMagIncr=numIncrs[closestIdx(nextMagIncr,numIncrs)]);do splits.push(split2),split2=split2+foundIncr,
+logBase==10&&!fixedDec.has(split2)&&(split2=roundDec(split2,fixedDec.get(foundIncr))),split2>=nextMagIncr&&(foundIncr=split2,
+nextMagIncr=foundIncr*logBase,logBase==10&&(nextMagIncr=numIncrs[closestIdx(nextMagIncr,numIncrs)]));while(split2<=scaleMax);
+return splits}function asinhAxisSplits(self,axisIdx,scaleMin,scaleMax,foundIncr,foundSpace,forceMin){let linthresh=self.
+scales[self.axes[axisIdx].scale].asinh,posSplits=scaleMax>linthresh?logAxisSplits(self,axisIdx,max(linthresh,scaleMin),scaleMax,
+foundIncr):[linthresh],zero=scaleMax>=0&&scaleMin<=0?[0]:[];return(scaleMin<-linthresh?logAxisSplits(self,axisIdx,max(linthresh,
+-scaleMax),-scaleMin,foundIncr):[linthresh]).reverse().map(v3=>-v3).concat(zero,posSplits)}var RE_ALL=/./,RE_12357=/[12357]/,
+RE_125=/[125]/,RE_1=/1/,_filt=(splits,distr,re,keepMod)=>splits.map((v3,i4)=>distr==4&&v3==0||i4%keepMod==0&&re.test(v3.
+toExponential()[v3<0?1:0])?v3:null);function log10AxisValsFilt(self,splits,axisIdx,foundSpace,foundIncr){let axis=self.axes[axisIdx],
+scaleKey=axis.scale,sc=self.scales[scaleKey],valToPos=self.valToPos,minSpace=axis._space,_10=valToPos(10,scaleKey),re=valToPos(
+9,scaleKey)-_10>=minSpace?RE_ALL:valToPos(7,scaleKey)-_10>=minSpace?RE_12357:valToPos(5,scaleKey)-_10>=minSpace?RE_125:RE_1;
+if(re==RE_1){let magSpace=abs(valToPos(1,scaleKey)-_10);if(magSpace<minSpace)return _filt(splits.slice().reverse(),sc.distr,
+re,ceil(minSpace/magSpace)).reverse()}return _filt(splits,sc.distr,re,1)}function log2AxisValsFilt(self,splits,axisIdx,foundSpace,foundIncr){
 let axis=self.axes[axisIdx],scaleKey=axis.scale,minSpace=axis._space,valToPos=self.valToPos,magSpace=abs(valToPos(1,scaleKey)-
 valToPos(2,scaleKey));return magSpace<minSpace?_filt(splits.slice().reverse(),3,RE_ALL,ceil(minSpace/magSpace)).reverse():
 splits}function numSeriesVal(self,val,seriesIdx,dataIdx){return dataIdx==null?LEGEND_DISP:val==null?"":fmtNum(val)}var yAxisOpts={
-show:!0,scale:"y",stroke:hexBlack,space:30,gap:5,alignTo:1,size:50,labelGap:0,labelSize:30,labelFont,side:3,grid,ticks,border,
-font,lineGap,rotate:0};function ptDia(width,mult){let dia=3+(width||1)*2;return roundDec(dia*mult,3)}function seriesPointsShow(self,si){
+show:!0,scale:"y",stroke:hexBlack,space:30,gap:5,alignTo:1,size:50,labelGap:0,labelSize:30,labelFont,side:3,grid,ticks:ticks2,
+border,font,lineGap,rotate:0};function ptDia(width,mult){let dia=3+(width||1)*2;return roundDec(dia*mult,3)}function seriesPointsShow(self,si){
 let{scale,idxs}=self.series[0],xData=self._data[0],p0=self.valToPos(xData[idxs[0]],scale,!0),p1=self.valToPos(xData[idxs[1]],
 scale,!0),dim=abs(p1-p0),s3=self.series[si],maxPts=dim/(s3.points.space*pxRatio);return idxs[1]-idxs[0]<=maxPts}var facet={
 scale:null,auto:!0,sorted:0,min:inf,max:-inf},gaps=(self,seriesIdx,idx0,idx1,nullGaps)=>nullGaps,xySeriesOpts={show:!0,auto:!0,
@@ -878,8 +895,8 @@ fillStyle,"center",side==2?"top":BOTTOM),ctx.save(),ori==1?(x2=y2=0,ctx.translat
 rotate((side==3?-PI:PI)/2)):(x2=round(plotLft+plotWid/2),y2=baseLpos);let _label=isFn(axis.label)?axis.label(self,i4,_incr,
 _space):axis.label;ctx.fillText(_label,x2,y2),ctx.restore()}if(_space==0)continue;let scale=scales[axis.scale],plotDim=ori==
 0?plotWid:plotHgt,plotOff=ori==0?plotLft:plotTop,_splits=axis._splits,splits=scale.distr==2?_splits.map(i5=>data0[i5]):_splits,
-incr=scale.distr==2?data0[_splits[1]]-data0[_splits[0]]:_incr,ticks2=axis.ticks,border2=axis.border,_tickSize=ticks2.show?
-ticks2.size:0,tickSize=round(_tickSize*pxRatio),axisGap=round((axis.alignTo==2?axis._size-_tickSize-axis.gap:axis.gap)*pxRatio),
+incr=scale.distr==2?data0[_splits[1]]-data0[_splits[0]]:_incr,ticks3=axis.ticks,border2=axis.border,_tickSize=ticks3.show?
+ticks3.size:0,tickSize=round(_tickSize*pxRatio),axisGap=round((axis.alignTo==2?axis._size-_tickSize-axis.gap:axis.gap)*pxRatio),
 angle=axis._rotate*-PI/180,basePos=pxRound(axis._pos*pxRatio),shiftAmt=(tickSize+axisGap)*shiftDir,finalPos=basePos+shiftAmt;
 y2=ori==0?finalPos:0,x2=ori==1?finalPos:0;let font2=axis.font[0],textAlign=axis.align==1?LEFT:axis.align==2?RIGHT:angle>
 0?LEFT:angle<0?RIGHT:ori==0?"center":side==3?RIGHT:LEFT,textBaseline=angle||ori==1?"middle":side==2?"top":BOTTOM;setFontStyle(
@@ -887,9 +904,9 @@ font2,fillStyle,textAlign,textBaseline);let lineHeight=axis.font[1]*axis.lineGap
 val,scale,plotDim,plotOff))),_values=axis._values;for(let i5=0;i5<_values.length;i5++){let val=_values[i5];if(val!=null){
 ori==0?x2=canOffs[i5]:y2=canOffs[i5],val=""+val;let _parts=val.indexOf(`
 `)==-1?[val]:val.split(/\n/gm);for(let j2=0;j2<_parts.length;j2++){let text=_parts[j2];angle?(ctx.save(),ctx.translate(x2,
-y2+j2*lineHeight),ctx.rotate(angle),ctx.fillText(text,0,0),ctx.restore()):ctx.fillText(text,x2,y2+j2*lineHeight)}}}ticks2.
-show&&drawOrthoLines(canOffs,ticks2.filter(self,splits,i4,_space,incr),ori,side,basePos,tickSize,roundDec(ticks2.width*pxRatio,
-3),ticks2.stroke(self,i4),ticks2.dash,ticks2.cap);let grid2=axis.grid;grid2.show&&drawOrthoLines(canOffs,grid2.filter(self,
+y2+j2*lineHeight),ctx.rotate(angle),ctx.fillText(text,0,0),ctx.restore()):ctx.fillText(text,x2,y2+j2*lineHeight)}}}ticks3.
+show&&drawOrthoLines(canOffs,ticks3.filter(self,splits,i4,_space,incr),ori,side,basePos,tickSize,roundDec(ticks3.width*pxRatio,
+3),ticks3.stroke(self,i4),ticks3.dash,ticks3.cap);let grid2=axis.grid;grid2.show&&drawOrthoLines(canOffs,grid2.filter(self,
 splits,i4,_space,incr),ori,ori==0?2:1,ori==0?plotTop:plotLft,ori==0?plotHgt:plotWid,roundDec(grid2.width*pxRatio,3),grid2.
 stroke(self,i4),grid2.dash,grid2.cap),border2.show&&drawOrthoLines([basePos],[1],ori==0?1:0,ori==0?1:2,ori==1?plotTop:plotLft,
 ori==1?plotHgt:plotWid,roundDec(border2.width*pxRatio,3),border2.stroke(self,i4),border2.dash,border2.cap)}fire("drawAxe\
@@ -1180,7 +1197,7 @@ null;if(t5===null){let e4=v2(s3,d2[x2]);u2(e4,p3[k2]),v3[k2]=e4}else v3[k2]=u2(t
 h2(d2[j2]),j2--;else h2(d2[x2]),x2++;for(;k2<=w2;){let e3=v2(s3,v3[w2+1]);u2(e3,p3[k2]),v3[k2++]=e3}for(;x2<=j2;){let e3=d2[x2++];
 e3!==null&&h2(e3)}return this.ut=a2,p2(s3,v3),E}});function swatch(color){let dash=dashOf(color).join(" ");return b`<svg class="swatch line-${color<0?"ink":color%COLORS}" aria-hidden="true" viewBox="0 0 26 8" width="26" height="8">
     ${w`<path d="M0 4H26" stroke-dasharray=${dash||A}></path>`}
-  </svg>`}function paths(model,row,when2){if(model.paths.length===0)return b`<p class="empty">No path has carried anything yet.</p>`;
+  </svg>`}function paths(model,row,when3){if(model.paths.length===0)return b`<p class="empty">No path has carried anything yet.</p>`;
 let cells=model.paths.map(path=>{let state=path.state[row]??"unused",[name,meaning]=STATES[state];return b`<tr>
       <th scope="row">${swatch(path.color)} ${path.name??OTHERS}</th>
       <td class="word"><span class="state ${state}" title=${meaning}>${name}</span></td>
@@ -1197,7 +1214,7 @@ let cells=model.paths.map(path=>{let state=path.state[row]??"unused",[name,meani
       <td>${rate(all2("receive"))}</td>
       <td colspan="4"></td>
     </tr>`)}return scrolled("Table of paths",b`<table>
-      <caption>Paths, <span id="when">${when2}</span></caption>
+      <caption>Paths, <span id="when">${when3}</span></caption>
       <thead>
         <tr>
           <th scope="col">path</th>
@@ -1342,7 +1359,7 @@ A}
           <h2 id="paths-heading">Paths</h2>
           ${controls(page2,actions2)}
         </div>
-        ${paths(page2.model,shownRow(page2),when(page2))} ${timeline(page2,actions2)}
+        ${paths(page2.model,shownRow(page2),when2(page2))} ${timeline(page2,actions2)}
         <div class="charts">
           ${PATH_CHARTS.map(chart=>figure(chart,page2,actions2))}
           <figure class="states">
@@ -1375,7 +1392,7 @@ b`<p class="empty">They are being asked for.</p>`}
     <p role="alert">${reason}</p>
   </main>`}function asOf({statusAge}){return statusAge===null?"":`as of ${duration(statusAge)} ago`}function hasConnections({
 status:status2}){return!status2?.daemon.startsWith("cotag")}function shownRow({row,model}){return row??model.t.length-1}
-function when(page2){return page2.row===null?"now":`at ${clock(page2.x[page2.row])}`}function heading(page2){let{status:status2,
+function when2(page2){return page2.row===null?"now":`at ${clock(page2.x[page2.row])}`}function heading(page2){let{status:status2,
 model}=page2,state=model.state||status2?.state||"",facts=status2?[`version ${status2.version}`,`process ${status2.pid}`,
 `up for ${duration(status2.uptime_s)}`,status2.listening.length>0?`listening on ${status2.listening.join(", ")}`:"",asOf(
 page2)]:[];return b`<div>
@@ -1421,15 +1438,15 @@ return b`<div class="timeline">
       min=${first}
       max=${rows-1}
       .value=${String(shownRow(page2))}
-      aria-valuetext=${when(page2)}
+      aria-valuetext=${when2(page2)}
       @input=${move}
     />
-    <output for="cursor">${when(page2)}</output>
+    <output for="cursor">${when2(page2)}</output>
   </div>`}function figure(chart,page2,{table:table2}){let row=shownRow(page2),lines=chart.lines(page2.model),words2=lines.
 map(line=>`${line.label} ${chart.show(line.values[row])}`).join(", "),open=page2.tables.has(chart.id),first=Math.max(0,page2.
 x.findIndex(time2=>time2>=page2.span.from));return b`<figure>
     <figcaption>${chart.title} <span class="unit">${chart.unit}</span></figcaption>
-    <div class="plot" id="plot-${chart.id}" role="img" aria-label="${chart.title}, ${chart.unit}, ${when(page2)}: ${words2||
+    <div class="plot" id="plot-${chart.id}" role="img" aria-label="${chart.title}, ${chart.unit}, ${when2(page2)}: ${words2||
 "nothing yet"}"></div>
     ${chart.id==="conns"||chart.id==="count"?keys(lines):A}
     <details @toggle=${event=>table2(chart.id,event.target.open)}>

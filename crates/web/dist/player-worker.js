@@ -61,20 +61,25 @@ throw new Error("AAC says nothing of how it is coded");return{codec:`mp4a.40.${d
 scale},gop){let media=box(segment,"mdat"),packaged=view(path(segment,"moof","mfhd")).getUint32(4)-1,time=view(path(segment,
 "moof","traf","tfdt")),begins=1e3*(time.getUint8(0)===1?Number(time.getBigUint64(4)):time.getUint32(4))/scale-packaged*gop,
 at=0;return runs(path(segment,"moof","traf")).map(({size,time:time2})=>{if(at+size>media.length)throw new Error("a frame\
- of sound is cut short; is the package damaged?");return at+=size,{data:media.subarray(at-size,at),at:begins+1e3*time2/scale}})}var AHEAD=400,AT_ONCE=16,GAP=1,Sound=class{constructor(clock2,post2){this.clock=clock2;this.post=post2}clock;post;manifest=null;on=!1;decoder=null;setup=null;waiting=[];ends=NaN;start(manifest2){
-this.stop(),this.setup=null,this.manifest=manifest2}turn(on){this.on=on,on||this.close()}begin(tile2){if(!(!tile2||!this.
-manifest?.sound))try{let{gop}=this.manifest;this.setup??=soundSetup(tile2.init);for(let{data,at}of frames(tile2.segment,
-this.setup,gop))this.waiting.push({data,at:tile2.gop*gop+at})}catch(error){this.fail(String(error))}}step(){let[at,sound]=[
-this.clock.position(),this.manifest?.sound];if(at===null||!sound)return;let lasts=1024e3/sound.rate;for(;this.waiting.length>
-0&&this.waiting[0].at<=at+AHEAD;){let[frame]=this.waiting,isOver=frame.at+lasts<at;if(this.on&&!isOver&&!this.decode(frame,
-lasts))return;this.waiting.shift()}}stop(){this.waiting=[],this.close()}close(){this.decoder&&this.decoder.state!=="clos\
-ed"&&this.decoder.close(),this.decoder=null}fail(why){this.post({is:"trouble",text:`the sound cannot be decoded: ${why}`})}decode({
-data,at},lasts){if((this.decoder?.decodeQueueSize??0)>=AT_ONCE)return!1;Math.abs(at-this.ends)<=GAP||this.close(),this.ends=
-at+lasts;try{this.decoder??=this.open(),this.decoder.decode(new EncodedAudioChunk({type:"key",timestamp:Math.round(1e3*at),
-data}))}catch(error){this.close(),this.fail(String(error))}return!0}open(){let decoder=new AudioDecoder({output:data=>this.
+ of sound is cut short; is the package damaged?");return at+=size,{data:media.subarray(at-size,at),at:begins+1e3*time2/scale}})}var AHEAD=400,AT_ONCE=16,GAP=1,FAILURES=8,Sound=class{constructor(clock2,post2){this.clock=clock2;this.post=post2}clock;post;manifest=null;on=!1;decoder=null;ending=new Set;failures=0;trouble="";newest;setup=null;waiting=[];ends=NaN;start(manifest2){
+this.stop(),this.setup=null,[this.failures,this.trouble]=[0,""],this.manifest=manifest2}turn(on){this.on=on,this.waiting=
+[],this.close(),on&&this.begin(this.newest)}begin(tile2){if(this.newest=tile2,!(!tile2||!this.on||!this.manifest?.sound))
+try{let{gop}=this.manifest;this.setup??=soundSetup(tile2.init);let all=frames(tile2.segment,this.setup,gop);if(!all.every(
+({at})=>at>=-this.lasts&&at<=gop))throw new Error("it is of another time than its GoP");for(let{data,at}of all)this.waiting.
+push({data,at:tile2.gop*gop+at})}catch(error){this.fail(String(error))}}step(){let[at,{lasts}]=[this.clock.position(),this];
+if(at!==null)for(;this.waiting.length>0&&this.waiting[0].at<=at+AHEAD;){let[frame]=this.waiting;if(!(frame.at+lasts<at)&&
+this.failures<FAILURES&&!this.decode(frame,lasts))return;this.waiting.shift()}}stop(){this.waiting=[],this.newest=void 0,
+this.close()}get lasts(){return this.manifest?.sound?1024e3/this.manifest.sound.rate:0}close(){for(let decoder of[...this.
+ending,this.decoder])decoder&&decoder.state!=="closed"&&decoder.close();this.ending.clear(),this.decoder=null,this.ends=
+NaN}finish(){let{decoder}=this;if(this.decoder=null,!decoder||decoder.state==="closed")return;this.ending.add(decoder);let close=()=>{
+this.ending.delete(decoder)&&decoder.state!=="closed"&&decoder.close()};decoder.flush().then(close,close)}fail(why){this.
+failures+=1;let text2=`the sound cannot be decoded: ${why}`;text2!==this.trouble&&this.post({is:"trouble",text:text2}),this.
+trouble=text2}decode({data,at},lasts){if((this.decoder?.decodeQueueSize??0)>=AT_ONCE)return!1;Math.abs(at-this.ends)<=GAP||
+this.finish(),this.ends=at+lasts;try{this.decoder??=this.open(),this.decoder.decode(new EncodedAudioChunk({type:"key",timestamp:Math.
+round(1e3*at),data}))}catch(error){this.close(),this.fail(String(error))}return!0}open(){let decoder=new AudioDecoder({output:data=>this.
 heard(data),error:error=>{this.decoder===decoder&&(this.decoder=null),this.fail(error.message)}}),{codec,description}=this.
 setup,{rate,channels}=this.manifest?.sound??{rate:0,channels:0};return decoder.configure({codec,description,sampleRate:rate,
-numberOfChannels:channels}),decoder}heard(data){let channels=Array.from({length:data.numberOfChannels},(_,planeIndex)=>{
+numberOfChannels:channels}),decoder}heard(data){this.failures=0;let channels=Array.from({length:data.numberOfChannels},(_,planeIndex)=>{
 let plane=new Float32Array(data.numberOfFrames);return data.copyTo(plane,{planeIndex,format:"f32-planar"}),plane}),sound={
 at:data.timestamp/1e3,rate:data.sampleRate,channels};data.close(),this.post({is:"sound",sound},channels.map(({buffer})=>buffer))}};function planes(width,height){let[luma,chroma]=[width*height,width*height/4],cb=luma+width,cr=cb+chroma+width/2;return{width,
 height,cb,cr,bytes:cr+chroma+width/2}}var CONCEALMENTS=["grey","last-received","base-layer"];var Reader=class{constructor(bytes){this.bytes=bytes;this.view=new DataView(bytes.buffer,bytes.byteOffset,bytes.byteLength)}bytes;at=1;view;step(bytes){
@@ -112,7 +117,7 @@ of.gop).u16(of.shown).u16(of.dropped);writer.u16(of.lateNetwork).u16(of.lateDeco
 for(let{had,qp,missed}of of.tiles)writer.u8(had).u8(qp).u16(missed);return writer.done()}function ping(echo){return new Writer(
 9).u8(50).u64(BigInt(echo)).done()}function steer(){return new Writer(1).u8(51).done()}var MAX_GOPS=64,MAX_BYTES=128<<20,AHEAD2=5,MAX_AHEAD=24,MAX_AHEAD_BYTES=144<<20,POOL=8,Engine=class{constructor(clock2,post2,report){
 this.clock=clock2;this.post=post2;this.report=report;this.sound=new Sound(clock2,post2)}clock;post;report;manifest=null;planes=planes(
-2,2);bank=new Bank(0,this);sound;coming=new Map;going=new Map;slots=new Map;pool=[];order=[];colour="";trouble="";held=new Map;last=new Map;holding=new Set;current=-1;head={
+2,2);bank=new Bank(0,this);sound;coming=new Map;going=new Map;slots=new Map;pool=[];order=[];colour="";trouble="";held=new Map;last=new Map;holding=new Set;current=-1;slowed=-1;head={
 yaw:0,pitch:0,roll:0};sums={gops:0,shown:0,dropped:0,lateNetwork:0,lateDecoding:0,lead:0};get period(){return this.manifest?
 this.manifest.gop/this.manifest.pictures:1/0}take(message){switch(message.is){case"manifest":return this.start(message.manifest);case"\
 gop":message.notice.gop>this.current&&(this.open(message.notice.gop).notice=message.notice);return;case"tile":return this.
@@ -187,8 +192,9 @@ gop);let late=going.missed.filter(missed=>missed>0).length+going.broken,lead=Num
 shown:shown2,dropped,lateNetwork}=going,tiles=going.qps.map((qp,tile2)=>({had:going.had[tile2]??255,qp:qp!==null&&going.
 there[tile2]>0?qp:255,missed:going.missed[tile2]}));this.report({gop,shown:shown2,dropped,lateNetwork,lateDecoding:late,
 lead,tiles});let{sums}=this;sums.gops+=1,sums.shown+=shown2,sums.dropped+=dropped,sums.lateNetwork+=lateNetwork,sums.lateDecoding+=
-late,sums.lead=lead,this.post({is:"figures",figures:{...sums,ahead:this.ahead()}}),late>0&&this.clock.slower()}stop(){this.
-held.clear(),this.holding.clear(),this.bank.reset(),this.sound.stop(),this.slots.clear(),this.going.clear()}};async function apart(frame,into,layout,wide,high){
+late,sums.lead=lead,this.post({is:"figures",figures:{...sums,ahead:this.ahead()}}),late>0&&this.clock.slower()}late(){this.
+slowed!==this.current&&(this.slowed=this.current,this.clock.slower())}stop(){this.held.clear(),this.holding.clear(),this.
+bank.reset(),this.sound.stop(),this.slots.clear(),this.going.clear()}};async function apart(frame,into,layout,wide,high){
 let from=new Uint8Array(frame.allocationSize()),[luma,chroma]=await frame.copyTo(from),to=new Uint8Array(into);for(let row=0;row<
 high;row++){let at=luma.offset+row*luma.stride;to.set(from.subarray(at,at+wide),layout[0].offset+row*layout[0].stride)}for(let row=0;row<
 high/2;row++)for(let column=0;column<wide/2;column++){let at=chroma.offset+row*chroma.stride+2*column;to[layout[1].offset+
@@ -207,16 +213,16 @@ let opened=!1;opening.onopen=()=>{socket===opening&&(opened=!0,heard=now(),link(
 if(socket===opening)try{take(new Uint8Array(data))}catch(error){post({is:"trouble",text:String(error)})}},opening.onclose=
 ({code,reason})=>{if(socket===opening&&(socket=null,!final)){if(code===1e3&&opened){final=!0,link({is:"over"});return}again(
 reason||(opened?"the connection broke off":""))}}}function leave(code,reason){let old=socket;socket=null,old?.close(code,
-reason)}function hide(is){if(!(is===hidden||final)){if(hidden=is,!is)return connect();clearTimeout(waiting),leave(1e3,"h\
-idden"),engine.stop()}}async function again(known){let reason=known;known&&link({is:"waiting",reason});try{let answer=await fetch(
+reason)}function hide(is){if(is!==hidden){if(hidden=is,final)return engine.stop();if(!is)return connect();clearTimeout(waiting),
+leave(1e3,"hidden"),engine.stop()}}async function again(known){let reason=known;known&&link({is:"waiting",reason});try{let answer=await fetch(
 "/api/1/room",{cache:"no-store",signal:AbortSignal.timeout(PATIENCE)});if(answer.status===401||answer.status===403){link(
 {is:"refused",reason:(await answer.json()).error});return}answer.status===503&&(reason=(await answer.json()).error),reason||=
 "the WebSocket cannot be opened; a proxy has to pass Upgrade and Connection on"}catch{reason||="the program does not ans\
 wer; it may have ended"}hidden||socket||(link({is:"waiting",reason}),clearTimeout(waiting),waiting=setTimeout(connect,AGAIN))}
 scope.onmessage=({data})=>{switch(data.is){case"pose":head={yaw:data.yaw,pitch:data.pitch,roll:data.roll},engine.turn(head);
-break;case"done":engine.done(data.number,data.shown,data.buffer);break;case"hidden":hide(data.hidden);break;case"listen":
-engine.sound.turn(data.on);break;case"steer":send(steer());break}};setInterval(()=>engine.step(),STEP);setInterval(()=>{
-let at=now();if(!socket||socket.readyState!==WebSocket.OPEN)return;if(at-heard>SILENCE){leave(4e3,"silence"),again(`noth\
-ing has come for ${SILENCE/1e3} s`);return}let position=clock.position(at);position!==null&&send(poses([{at:position,...head}])),
-at-lastAsked>=(asked<ASKING.times?ASKING.first:ASKING.later)&&(lastAsked=at,asked+=1,send(ping(Math.round(performance.now()*
-1e3))))},POSES);
+break;case"done":engine.done(data.number,data.shown,data.buffer);break;case"hidden":hide(data.hidden);break;case"late":engine.
+late();break;case"listen":engine.sound.turn(data.on);break;case"steer":send(steer());break}};setInterval(()=>engine.step(),
+STEP);setInterval(()=>{let at=now();if(!socket||socket.readyState!==WebSocket.OPEN)return;if(at-heard>SILENCE){leave(4e3,
+"silence"),again(`nothing has come for ${SILENCE/1e3} s`);return}let position=clock.position(at);position!==null&&send(poses(
+[{at:position,...head}])),at-lastAsked>=(asked<ASKING.times?ASKING.first:ASKING.later)&&(lastAsked=at,asked+=1,send(ping(
+Math.round(performance.now()*1e3))))},POSES);

@@ -196,20 +196,23 @@ this.view.yaw+turn2),pitch:head.pitch,roll:head.roll})}upright(){this.by="hand";
 {...this.view,pitch:90*Math.sign(pitch)}));this.set({...this.view,yaw:Math.abs(pitch)>60?above.yaw:yaw,roll:0})}span(fov=WIDEST){
 if(fov===this.widest)return;let is=this.view.fov===this.widest?fov:Math.min(this.view.fov,fov);this.widest=fov,this.set(
 {...this.view,fov:is})}set(view2){this.view=view2,this.changed(view2)}};var Speaker=class{context=null;playing=[];next=-1/0;late=0;off=null;get isOn(){return this.context!==null}async start(rate){
-let context=new AudioContext({sampleRate:rate});this.context=context,[this.late,this.off]=[0,null];try{await context.resume()}catch(error){
-throw this.context===context&&this.stop(),error}}stop(){this.silence(),this.context?.close().catch(()=>{}),this.context=
-null}silence(){for(let{node}of this.playing)node.stop();this.playing=[],this.next=-1/0}play({at,rate,channels},begins){let{
-context}=this,place=context&&this.place(context,begins+at,rate);if(!context||!place)return;let{from,off}=place;if(from<context.
-currentTime*rate){this.late+=1;return}this.off=off;let[{length}]=channels,buffer=context.createBuffer(channels.length,length,
-rate);for(let[channel,samples]of channels.entries())buffer.copyToChannel(samples,channel);for(let{node:node2,ends}of this.
-playing)ends>from&&node2.stop(from/rate);let node=context.createBufferSource();node.buffer=buffer,node.connect(context.destination),
-node.start(from/rate),this.next=from+length;let playing={node,ends:this.next};this.playing.push(playing),node.onended=()=>this.
-playing=this.playing.filter(other=>other!==playing)}place(context,due,rate){let{contextTime,performanceTime}=context.getOutputTimestamp();
-if(context.state!=="running"||!contextTime||performanceTime===void 0)return null;let wanted=Math.round(rate*(contextTime+
-(due-performance.timeOrigin-performanceTime)/1e3)),off=1e3*(this.next-wanted)/rate;return Math.abs(off)<=45?{from:this.next,
-off}:{from:wanted,off:0}}};async function plays(rate,channels){if(typeof AudioDecoder>"u"||typeof AudioContext>"u")return!1;
-let how={codec:"mp4a.40.2",sampleRate:rate,numberOfChannels:channels},{supported}=await AudioDecoder.isConfigSupported(how).
-catch(()=>({supported:!1}));return supported===!0}var PATIENCE2=3e3;function held(alpha,beta,gamma,screen2){let[a2,b2,c2,s2]=[alpha,beta,gamma,screen2].map(angle=>angle*Math.
+this.stop();let context=new AudioContext({sampleRate:rate});this.context=context,this.late=0;let waits=new Promise((_2,reject)=>{
+setTimeout(()=>reject(new Error("the browser does not begin to play; is there a loudspeaker?")),5e3)});try{await Promise.
+race([context.resume(),waits])}catch(error){if(this.context!==context)return;throw this.stop(),error}}pause(is){is&&this.
+silence(),(is?this.context?.suspend():this.context?.resume())?.catch(()=>{})}stop(){this.silence(),this.context?.close().
+catch(()=>{}),this.context=null}silence(){for(let{node}of this.playing)node.stop();this.playing=[],[this.next,this.off]=
+[-1/0,null]}play({at,rate,channels},begins){let{context}=this,place=context&&this.place(context,begins+at,rate);if(!context||
+!place)return;let{from,off}=place;if(from<context.currentTime*rate){this.off!==null&&(this.late+=1);return}this.off=off;
+let[{length}]=channels,buffer=context.createBuffer(channels.length,length,rate);for(let[channel,samples]of channels.entries())
+buffer.copyToChannel(samples,channel);for(let playing2 of this.playing)playing2.ends<=from||(playing2.ends=from,playing2.
+node.stop(from/rate));let node=context.createBufferSource();node.buffer=buffer,node.connect(context.destination),node.start(
+from/rate),this.next=from+length;let playing={node,ends:this.next};this.playing.push(playing),node.onended=()=>this.playing=
+this.playing.filter(other=>other!==playing)}place(context,due,rate){if(context.state!=="running")return this.pause(!1),this.
+off=null,null;let{contextTime,performanceTime}=context.getOutputTimestamp();if(!contextTime||performanceTime===void 0)return null;
+let wanted=Math.round(rate*(contextTime+(due-performance.timeOrigin-performanceTime)/1e3)),off=1e3*(this.next-wanted)/rate;
+return Math.abs(off)<=45?{from:this.next,off}:{from:wanted,off:0}}};async function plays(rate,channels){if(typeof AudioDecoder>
+"u"||typeof AudioContext>"u")return!1;let how={codec:"mp4a.40.2",sampleRate:rate,numberOfChannels:channels},{supported}=await AudioDecoder.
+isConfigSupported(how).catch(()=>({supported:!1}));return supported===!0}var PATIENCE2=3e3;function held(alpha,beta,gamma,screen2){let[a2,b2,c2,s2]=[alpha,beta,gamma,screen2].map(angle=>angle*Math.
 PI/180),[ca,sa,cb,sb,cg,sg]=[a2,b2,c2].flatMap(angle=>[Math.cos(angle),Math.sin(angle)]),right=[ca*cg-sa*sb*sg,cg*sa+ca*
 sb*sg,-cb*sg],top=[-cb*sa,ca*cb,sb],out=[ca*sg+cg*sa*sb,sa*sg-ca*cg*sb,cb*cg],left=right.map((value,at)=>top[at]*Math.sin(
 s2)-value*Math.cos(s2)),up=right.map((value,at)=>value*Math.sin(s2)+top[at]*Math.cos(s2)),ours=([east,north,high])=>[north,
@@ -230,8 +233,8 @@ connecting";case"live":return!manifest||gop<0?"waiting for the stream":`${isStil
 am is over";default:return link.reason}}function qualities(page2){let counts=new Map,late=page2.tiles.filter(tile=>tile.
 late).length;for(let{qp}of page2.tiles){let name=qp===null?"none":`QP ${qp}`;counts.set(name,(counts.get(name)??0)+1)}return`${[
 ...counts].sort().map(([name,count])=>`${count} × ${name}`).join(", ")}${late>0?`; ${late} late`:""}`}function hears({off,
-late}){let lost=late>0?`; ${late} frames came too late`:"";return off===null?`nothing has come${lost}`:`${number(Math.abs(
-off))} ms ${off<0?"before":"after"} the picture${lost}`}function rows(page2){let{manifest,figures,sample,report,place}=page2,
+late}){let lost=late>0?`; ${late} frames came too late`:"";return off===null?`nothing is heard yet${lost}`:`${number(Math.
+abs(off))} ms ${off<0?"before":"after"} the picture${lost}`}function rows(page2){let{manifest,figures,sample,report,place}=page2,
 all=[];if(manifest){let{width,height,columns,rows:high,gops,scheme,concealment}=manifest;all.push(["Stream",`${width}×${height}\
 , ${columns}×${high} tiles, ${scheme}, ${concealment}`]),page2.gop>=0&&all.push(["GoP",gops>0?`${page2.gop+1} of ${gops}`:
 `${page2.gop+1}, live`])}page2.tiles.length>0&&all.push(["Tiles shown",qualities(page2)]);for(let[name,mbps,up]of sample?.
@@ -295,7 +298,7 @@ machine on which it runs, at 127.0.0.1; reach it by ssh -L; or put a proxy with 
 async function lacksCodec(){let tile={codec:"avc1.640028",codedWidth:320,codedHeight:320},{supported}=await VideoDecoder.
 isConfigSupported(tile).catch(()=>({supported:!1}));return supported?null:["This browser cannot decode H.264, which the \
 tiles are encoded with","Use one that can, such as Chrome or Edge; on Linux a Chromium that is built with proprietary co\
-decs."]}var Player=class{worker;screen;look;tilt;headset;held=null;headAt=0;awake=null;awakeTurn=0;waiting=new Waiting;speaker=new Speaker;begins=null;stale=!0;figuresAt=0;samples=[];known=new Map;shown=null;drawn=0;constructor(){
+decs."]}var Player=class{worker;screen;look;tilt;headset;held=null;headAt=0;awake=null;awakeTurn=0;waiting=new Waiting;speaker=new Speaker;soundTurn=0;isHidden=!0;begins=null;stale=!0;figuresAt=0;samples=[];known=new Map;shown=null;drawn=0;constructor(){
 this.screen=new Screen(canvas),this.worker=new Worker(script("/a/player-worker.js"),{type:"module"}),this.worker.onmessage=
 ({data})=>this.take(data),this.worker.onerror=event=>this.say(event.message),this.look=new Look(canvas,({yaw,pitch,roll})=>{
 this.tell({is:"pose",yaw,pitch,roll}),this.stale=!0}),this.tilt=new Tilt(head=>{this.held||(page.notice=""),this.look.follow(
@@ -314,54 +317,56 @@ height)&&([canvas.width,canvas.height]=[width,height],this.stale=!0)}take(messag
 waiting.push(message.picture))this.done(over,!1);return;case"sound":this.hear(message.sound);return;case"clock":this.begins=
 message.begins,page.delay=message.delay;return;case"link":page.link=message.link,this.stayAwake(),(message.link.is==="ov\
 er"||message.link.is==="refused")&&this.headset.stop();break;case"manifest":[page.manifest,page.gop,page.figures]=[message.
-manifest,-1,null],page.trouble="",page.sound=message.manifest.sound&&{on:this.speaker.isOn},this.shown=null,this.known.clear();
-try{this.screen.start(message.manifest)}catch(error){page.trouble=String(error)}break;case"colour":this.screen.code(message.
-colour);break;case"gop":[page.gop,page.tiles]=[message.gop,message.tiles],measures&&this.know(message.gop,message.tiles),
-this.screen.mark(message.tiles),canvas.dataset.qps=message.tiles.map(({qp,late})=>late?"late":qp??"").join(",");break;case"\
-figures":page.figures=message.figures;break;case"place":page.place=message.place;break;case"sample":this.samples=[...this.
-samples.slice(1-MEAN_OF),JSON.parse(message.text)],page.sample=mean(this.samples),this.look.span(this.samples.at(-1)?.fov);
-break;case"report":page.report=JSON.parse(message.text);break;case"trouble":page.trouble=message.text;break}(message.is===
-"link"||now()-this.figuresAt>(calm.matches?10:1)*FIGURES)&&this.paint()}paint(){this.figuresAt=now(),D(view(page,actions),
-panel),document.title=page.link.is==="live"?"Weftline player":`Weftline player: ${page.link.is}`}done({number:number2,buffer},shown){
-this.tell({is:"done",number:number2,shown,buffer},[buffer])}advance(){let at=this.begins===null?-1/0:now()-this.begins,{
-newest,missed}=this.waiting.due(at);for(let picture of missed)this.done(picture,!1);return newest&&(this.screen.upload(newest),
-this.shown={number:newest.number,whole:newest.tiles.every(state=>state===1)},this.stale=!0),newest}drew(newest){canvas.dataset.
-drawn=String(this.drawn+=1),newest&&(canvas.dataset.number=String(newest.number),this.done(newest,!this.screen.lost))}frame(){
-if(requestAnimationFrame(()=>this.frame()),this.headset.isWorn)return;let newest=this.advance();if(!this.stale)return;let{
-view:view2}=this.look;this.screen.draw([flat(view2,view2.fov,canvas.width,canvas.height)],page.marks),this.turned(),this.
-stale=!1,this.drew(newest)}wear(worn){let newest=this.advance();if(!worn){newest&&this.done(newest,!1);return}let{eyes:eyes2,
-head,into}=worn;now()-this.headAt>=HEADS&&(this.headAt=now(),this.look.set({...this.look.view,...head})),this.screen.draw(
-eyes2,page.marks,into),now()-this.figuresAt>FIGURES&&this.turned(),canvas.dataset.eyes=String(eyes2.length),this.drew(newest)}know(gop,tiles){
-this.known.set(gop,tiles);let[oldest]=this.known.keys();this.known.size>KNOWN&&this.known.delete(oldest)}measure(view2){
-let{pictures}=page.manifest??{pictures:1},gop=Math.floor((this.shown?.number??0)/pictures),qps=this.known.get(gop)?.map(
-({qp})=>qp);if(!this.shown?.whole||!qps||qps.includes(null)||this.screen.lost)return null;let{width,height}=canvas;this.
-screen.draw([flat(view2,view2.fov,width,height)],!1,null,!0);let png=canvas.toDataURL("image/png");return this.stale=!0,
-{gop,picture:this.shown.number%pictures,qps,...view2,width,height,png}}hear(sound){this.begins!==null&&this.speaker.play(
-sound,this.begins),page.heard={off:this.speaker.off,late:this.speaker.late}}async switchSound(){page.notice="";let{sound}=page.
-manifest??{sound:null};this.speaker.isOn?this.speaker.stop():sound&&(page.notice=await this.listen(sound.rate,sound.channels)),
-this.tell({is:"listen",on:this.speaker.isOn}),page.sound=sound&&{on:this.speaker.isOn},page.heard={off:null,late:0},this.
-paint()}async listen(rate,channels){if(!await plays(rate,channels))return"This browser does not decode the sound, which \
-is AAC. Use one that does, such as Chrome or Edge.";try{return await this.speaker.start(rate),""}catch(error){return`The\
- sound: ${error.message}`}}takeOff(){page.headset={on:!1},delete canvas.dataset.eyes,this.look.upright(),this.hide(document.
-hidden),this.paint()}async switchHeadset(){if(page.notice="",this.headset.isWorn)return this.headset.stop();try{await this.
-headset.start()}catch(error){page.notice=`The headset: ${error.message}`}this.headset.isWorn&&(this.tilt.isOn&&this.switchTilt(),
-this.look.by="headset",document.hidden&&this.hide(!1)),page.headset={on:this.headset.isWorn},this.paint()}switchTilt(){page.
-notice="",this.held=null,this.tilt.isOn?(this.tilt.stop(),this.look.upright()):(this.look.by="device",this.tilt.start(reason=>{
-page.notice=reason,page.tilt={on:this.tilt.isOn},this.tilt.isOn||this.look.upright(),this.paint()})),page.tilt={on:this.
-tilt.isOn},this.paint()}async stayAwake(){let turn2=this.awakeTurn+=1,before=this.awake;if(this.awake=null,await before?.
-release().catch(()=>{}),page.link.is!=="live"||document.hidden)return;let lock=await navigator.wakeLock?.request("screen").
-catch(()=>null)??null;turn2===this.awakeTurn?this.awake=lock:await lock?.release().catch(()=>{})}hide(hidden){for(let picture of this.
-waiting.clear())this.done(picture,!1);hidden&&this.speaker.silence(),this.tell({is:"hidden",hidden}),this.stale=!0}again(){
-this.stale=!0,this.paint()}steer(){this.tell({is:"steer"})}};function script(path){let types=globalThis.trustedTypes,createScriptURL=url=>{
-if(url!==path)throw new TypeError(`${url} is no script of ours`);return url};return types?types.createPolicy("weftline",
-{createScriptURL}).createScriptURL(path):path}var player=null,actions={marks(){page.marks=!page.marks,player?.again()},steer:()=>player?.
-steer(),tilt:()=>player?.switchTilt(),headset:()=>{player?.switchHeadset()},sound:()=>{player?.switchSound()},dismiss(){
-page.notice="",player?.again()},key:name=>{player?.look.key(name)},whole(){document.fullscreenElement?document.exitFullscreen():
-document.documentElement.requestFullscreen()}};function refuse(reason,remedy){canvas.hidden=!0,document.title="Weftline \
-player: not here",D(refused(reason,remedy),panel)}async function start(){let missing=lacks()??await lacksCodec();if(missing)
-return refuse(...missing);try{page.notice=await begin()}catch(error){return refuse(error.message,"Open the address that \
-weftline vr play printed.")}try{player=new Player;let own=player;measures&&Object.assign(globalThis,{weftlineMeasure:view2=>own.
-measure(view2)})}catch(error){refuse(error.message,"The picture is drawn by WebGL 2: turn on hardware acceleration in th\
-e browser, or use another one.")}}start();window.addEventListener("hashchange",()=>{location.hash.startsWith("#k=")&&another()});
-async function another(){try{if(page.notice=await begin(),!page.notice)return location.reload()}catch(error){page.notice=
-error.message}player?.again()}
+manifest,-1,null],page.trouble="",page.sound=message.manifest.sound&&{on:page.sound?.on??!1},page.sound||this.speaker.stop(),
+this.shown=null,this.known.clear();try{this.screen.start(message.manifest)}catch(error){page.trouble=String(error)}break;case"\
+colour":this.screen.code(message.colour);break;case"gop":[page.gop,page.tiles]=[message.gop,message.tiles],measures&&this.
+know(message.gop,message.tiles),this.screen.mark(message.tiles),canvas.dataset.qps=message.tiles.map(({qp,late})=>late?"\
+late":qp??"").join(",");break;case"figures":page.figures=message.figures;break;case"place":page.place=message.place;break;case"\
+sample":this.samples=[...this.samples.slice(1-MEAN_OF),JSON.parse(message.text)],page.sample=mean(this.samples),this.look.
+span(this.samples.at(-1)?.fov);break;case"report":page.report=JSON.parse(message.text);break;case"trouble":page.trouble=
+message.text;break}(message.is==="link"||now()-this.figuresAt>(calm.matches?10:1)*FIGURES)&&this.paint()}paint(){this.figuresAt=
+now(),D(view(page,actions),panel),document.title=page.link.is==="live"?"Weftline player":`Weftline player: ${page.link.is}`}done({
+number:number2,buffer},shown){this.tell({is:"done",number:number2,shown,buffer},[buffer])}advance(){let at=this.begins===
+null?-1/0:now()-this.begins,{newest,missed}=this.waiting.due(at);for(let picture of missed)this.done(picture,!1);return newest&&
+(this.screen.upload(newest),this.shown={number:newest.number,whole:newest.tiles.every(state=>state===1)},this.stale=!0),
+newest}drew(newest){canvas.dataset.drawn=String(this.drawn+=1),newest&&(canvas.dataset.number=String(newest.number),this.
+done(newest,!this.screen.lost))}frame(){if(requestAnimationFrame(()=>this.frame()),this.headset.isWorn)return;let newest=this.
+advance();if(!this.stale)return;let{view:view2}=this.look;this.screen.draw([flat(view2,view2.fov,canvas.width,canvas.height)],
+page.marks),this.turned(),this.stale=!1,this.drew(newest)}wear(worn){let newest=this.advance();if(!worn){newest&&this.done(
+newest,!1);return}let{eyes:eyes2,head,into}=worn;now()-this.headAt>=HEADS&&(this.headAt=now(),this.look.set({...this.look.
+view,...head})),this.screen.draw(eyes2,page.marks,into),now()-this.figuresAt>FIGURES&&this.turned(),canvas.dataset.eyes=
+String(eyes2.length),this.drew(newest)}know(gop,tiles){this.known.set(gop,tiles);let[oldest]=this.known.keys();this.known.
+size>KNOWN&&this.known.delete(oldest)}measure(view2){let{pictures}=page.manifest??{pictures:1},gop=Math.floor((this.shown?.
+number??0)/pictures),qps=this.known.get(gop)?.map(({qp})=>qp);if(!this.shown?.whole||!qps||qps.includes(null)||this.screen.
+lost)return null;let{width,height}=canvas;this.screen.draw([flat(view2,view2.fov,width,height)],!1,null,!0);let png=canvas.
+toDataURL("image/png");return this.stale=!0,{gop,picture:this.shown.number%pictures,qps,...view2,width,height,png}}hear(sound){
+if(this.isHidden||this.begins===null)return;let{late}=this.speaker;this.speaker.play(sound,this.begins),page.heard={off:this.
+speaker.off,late:this.speaker.late},this.speaker.late>late&&this.tell({is:"late"})}async switchSound(){page.notice="";let turn2=this.
+soundTurn+=1,{sound}=page.manifest??{sound:null};if(page.sound?.on)this.speaker.stop();else if(sound){page.sound={on:!0},
+this.paint();let notice=await this.listen(sound.rate,sound.channels,turn2);if(turn2!==this.soundTurn)return;page.notice=
+notice}this.tell({is:"listen",on:this.speaker.isOn}),page.sound=sound&&{on:this.speaker.isOn},page.heard={off:null,late:0},
+this.paint()}async listen(rate,channels,turn2){let does=await plays(rate,channels);if(turn2!==this.soundTurn)return"";if(!does)
+return"This browser does not decode the sound, which is AAC. Use one that does, such as Chrome or Edge.";try{return await this.
+speaker.start(rate),""}catch(error){return`The sound: ${error.message}`}}takeOff(){page.headset={on:!1},delete canvas.dataset.
+eyes,this.look.upright(),this.hide(document.hidden),this.paint()}async switchHeadset(){if(page.notice="",this.headset.isWorn)
+return this.headset.stop();try{await this.headset.start()}catch(error){page.notice=`The headset: ${error.message}`}this.
+headset.isWorn&&(this.tilt.isOn&&this.switchTilt(),this.look.by="headset",document.hidden&&this.hide(!1)),page.headset={
+on:this.headset.isWorn},this.paint()}switchTilt(){page.notice="",this.held=null,this.tilt.isOn?(this.tilt.stop(),this.look.
+upright()):(this.look.by="device",this.tilt.start(reason=>{page.notice=reason,page.tilt={on:this.tilt.isOn},this.tilt.isOn||
+this.look.upright(),this.paint()})),page.tilt={on:this.tilt.isOn},this.paint()}async stayAwake(){let turn2=this.awakeTurn+=
+1,before=this.awake;if(this.awake=null,await before?.release().catch(()=>{}),page.link.is!=="live"||document.hidden)return;
+let lock=await navigator.wakeLock?.request("screen").catch(()=>null)??null;turn2===this.awakeTurn?this.awake=lock:await lock?.
+release().catch(()=>{})}hide(hidden){for(let picture of this.waiting.clear())this.done(picture,!1);this.isHidden=hidden,
+this.speaker.pause(hidden),this.tell({is:"hidden",hidden}),this.stale=!0}again(){this.stale=!0,this.paint()}steer(){this.
+tell({is:"steer"})}};function script(path){let types=globalThis.trustedTypes,createScriptURL=url=>{if(url!==path)throw new TypeError(
+`${url} is no script of ours`);return url};return types?types.createPolicy("weftline",{createScriptURL}).createScriptURL(
+path):path}var player=null,actions={marks(){page.marks=!page.marks,player?.again()},steer:()=>player?.steer(),tilt:()=>player?.
+switchTilt(),headset:()=>{player?.switchHeadset()},sound:()=>{player?.switchSound()},dismiss(){page.notice="",player?.again()},
+key:name=>{player?.look.key(name)},whole(){document.fullscreenElement?document.exitFullscreen():document.documentElement.
+requestFullscreen()}};function refuse(reason,remedy){canvas.hidden=!0,document.title="Weftline player: not here",D(refused(
+reason,remedy),panel)}async function start(){let missing=lacks()??await lacksCodec();if(missing)return refuse(...missing);
+try{page.notice=await begin()}catch(error){return refuse(error.message,"Open the address that weftline vr play printed.")}
+try{player=new Player;let own=player;measures&&Object.assign(globalThis,{weftlineMeasure:view2=>own.measure(view2)})}catch(error){
+refuse(error.message,"The picture is drawn by WebGL 2: turn on hardware acceleration in the browser, or use another one.")}}
+start();window.addEventListener("hashchange",()=>{location.hash.startsWith("#k=")&&another()});async function another(){
+try{if(page.notice=await begin(),!page.notice)return location.reload()}catch(error){page.notice=error.message}player?.again()}

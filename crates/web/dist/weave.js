@@ -75,17 +75,20 @@ let sum=0;for(let row of this.byStart.values())sum+=row.length;return sum}},Weav
 connection}connection;over=!1;now=0;names={};sent=new Cloth;received=new Cloth;take(message){message.over&&(this.over=!0),
 message.now!==void 0&&(this.now=message.now),message.names&&(this.names=message.names),message.sent&&this.sent.add(message.
 sent,this.now),message.received&&this.received.add(message.received,this.now)}busier(){return this.received.bytes()>4*this.
-sent.bytes()?"received":"sent"}name(path){return this.names[path]??`path ${path}`}};function repeated(row){return row.parts.reduce((sum,part)=>sum+(part.why==="new"?0:part.to-part.from),0)}function filled(row){
-return row.parts.reduce((last,part)=>part.why==="new"?Math.max(last,part.last):last,row.at)}function choose(rows,from,to,slots){
-let chosen=new Array(slots).fill(void 0),slotOf=at=>Math.max(0,Math.min(slots-1,Math.floor((to-at)/(to-from)*slots))),shows=row=>(row.
-wait?.ms??0)*1e12+repeated(row);for(let row of rows){if(row.at<from||row.at>to)continue;let slot=slotOf(row.at),other=chosen[slot];
-(!other||shows(other)<shows(row))&&(chosen[slot]=row)}let begun=new Set(chosen),going=[...chosen];for(let row of rows)if(!(row.
-at>to||filled(row)<from||row.at>=from&&!begun.has(row))){for(let part of row.parts)if(!(part.why!=="new"||part.first>to||
-part.last<from))for(let slot=slotOf(Math.max(from,part.first));slot>=slotOf(part.last);slot--)chosen[slot]||(going[slot]=
-row)}return going}function within(rows,from,to){return rows.filter(row=>row.at<=to&&filled(row)>=from)}function eachOnce(slots){
-return[...new Set([...slots].reverse())].reverse().filter(row=>row!==void 0)}function shares(rows){let bytes2=new Map,sum=0;
-for(let row of rows)for(let{path,from,to,why}of row.parts)why==="new"&&(bytes2.set(path,(bytes2.get(path)??0)+to-from),sum+=
-to-from);return new Map([...bytes2].sort((a2,b2)=>a2[0]-b2[0]).map(([path,n2])=>[path,n2/sum]))}function number(value){if(value==null)return"–";let size=Math.abs(value),digits=size>=100||size===0?0:size>=10?1:2;return value.
+sent.bytes()?"received":"sent"}name(path){return this.names[path]??`path ${path}`}};function repeated(row){return row.parts.reduce((sum,part)=>sum+(part.why==="new"?0:part.to-part.from),0)}function telling(rows){
+let by=[row=>row.parts.reduce((sum,part)=>sum+(part.why==="again"?part.to-part.from:0),0),row=>row.wait?.ms??0,repeated];
+for(let shows of by){let most=rows.reduce((best,row)=>shows(row)>(best?shows(best):0)?row:best,void 0);if(most)return most}
+return rows[1]}function filled(row){return row.parts.reduce((last,part)=>part.why==="new"?Math.max(last,part.last):last,
+row.at)}function choose(rows,from,to,slots){let chosen=new Array(slots).fill(void 0),slotOf=at=>Math.max(0,Math.min(slots-
+1,Math.floor((to-at)/(to-from)*slots))),shows=row=>(row.wait?.ms??0)*1e12+repeated(row);for(let row of rows){if(row.at<from||
+row.at>to)continue;let slot=slotOf(row.at),other=chosen[slot];(!other||shows(other)<shows(row))&&(chosen[slot]=row)}let begun=new Set(
+chosen),going=[...chosen];for(let row of rows)if(!(row.at>to||filled(row)<from||row.at>=from&&!begun.has(row))){for(let part of row.
+parts)if(!(part.why!=="new"||part.first>to||part.last<from))for(let slot=slotOf(Math.max(from,part.first));slot>=slotOf(
+part.last);slot--)chosen[slot]||(going[slot]=row)}return going}function within(rows,from,to){return rows.filter(row=>row.
+at<=to&&filled(row)>=from)}function eachOnce(slots){return[...new Set([...slots].reverse())].reverse().filter(row=>row!==
+void 0)}function shares(rows){let bytes2=new Map,sum=0;for(let row of rows)for(let{path,from,to,why}of row.parts)why==="\
+new"&&(bytes2.set(path,(bytes2.get(path)??0)+to-from),sum+=to-from);return new Map([...bytes2].sort((a2,b2)=>a2[0]-b2[0]).
+map(([path,n2])=>[path,n2/sum]))}function number(value){if(value==null)return"–";let size=Math.abs(value),digits=size>=100||size===0?0:size>=10?1:2;return value.
 toFixed(digits)}function bytes(value){return value==null?"–":value<1e4?`${Math.round(value)} B`:value<1e7?`${(value/1e3).toFixed(1)} k\
 B`:value<1e10?`${(value/1e6).toFixed(1)} MB`:`${(value/1e9).toFixed(1)} GB`}function scrolled(label,table2){return b`<div class="scroll" role="region" tabindex="0" aria-label=${label}>${table2}</div>`}function begin(canvas,height){let scale=window.devicePixelRatio||1,width=Math.max(160,Math.floor(canvas.parentElement?.clientWidth??
 160)),[wide,high]=[Math.round(width*scale),Math.round(height*scale)];canvas.width!==wide&&(canvas.width=wide),canvas.height!==
@@ -95,58 +98,62 @@ ctx.save(),ctx.beginPath(),ctx.rect(x2,y2,w2,h2),ctx.clip(),ctx.strokeStyle=colo
 Math.abs(slant);at<x2+w2+Math.abs(slant);at+=4)ctx.moveTo(at,y2+h2),ctx.lineTo(at+slant,y2);ctx.stroke(),ctx.restore()}function drawPart(ctx,part,begins,place,palette2){
 let[x2,y2,w2,h2]=place;ctx.fillStyle=palette2.of(part.path),ctx.fillRect(x2,y2,w2,h2),part.why==="copy"&&stripes(ctx,x2,
 y2,w2,h2,h2,palette2.ground),part.why==="again"&&stripes(ctx,x2,y2,w2,h2,-h2,palette2.ink),part.why==="new"&&begins&&w2>=
-8&&(ctx.fillStyle=palette2.ink,ctx.fillRect(part.backward?x2+w2-2:x2,y2,2,h2))}function isBegun(part,row){let goesOn=other=>other.
+20&&(ctx.fillStyle=palette2.ink,ctx.fillRect(part.backward?x2+w2-2:x2,y2,2,h2))}function isBegun(part,row){let goesOn=other=>other.
 path===part.path&&other.why===part.why&&other.backward===part.backward&&(part.backward?other.from===part.to:other.to===part.
 from);return!row.parts.some(goesOn)}function drawMissing(ctx,x2,y2,w2,h2,palette2){ctx.save(),ctx.globalAlpha=.65,ctx.fillStyle=
 palette2.ground,ctx.fillRect(x2,y2,w2,h2),ctx.restore()}function drawWait(ctx,x2,y2,w2,h2,palette2){for(let[color,width]of[
-[palette2.ground,5],[palette2.error,2]])ctx.strokeStyle=color,ctx.lineWidth=width,ctx.strokeRect(x2+1,y2,Math.max(2,w2-2),
-h2)}function drawCloth(canvas,rows,shown2,selected,palette2){let[ctx,width]=begin(canvas,rows.length*6+4),scale=width-58-
-6,outlined=[];for(let slot=0;slot<rows.length;slot+=16)time(ctx,slot,rows.length,shown2,palette2);time(ctx,rows.length,rows.
-length,shown2,palette2);let unknown2=unknownSlots(rows,shown2);for(let[from,to]of unknown2)unrecorded(ctx,from,to,scale,
-palette2);for(let slot=0,high=1;slot<rows.length;slot+=high){let row=rows[slot],y2=slot*6+1;if(!row){if(high=1,unknown2.
-some(([from,to])=>from<=slot&&slot<to))continue;ctx.fillStyle=palette2.grid,ctx.fillRect(58,y2+6/2,scale,1);continue}for(high=
-1;rows[slot+high]===row;)high++;let h2=high*6-1,x2=offset=>58+Math.round(Math.max(0,Math.min(row.length,offset))/row.length*
-scale),wide=(from,to)=>Math.max(1,x2(to)-x2(from));for(let part of row.parts)drawPart(ctx,part,isBegun(part,row),[x2(part.
-from),y2,wide(part.from,part.to),h2],palette2);for(let[from,to]of row.missing)drawMissing(ctx,x2(from),y2,wide(from,to),
-h2,palette2);let{wait}=row;wait&&outlined.push(()=>drawWait(ctx,x2(wait.from),y2,wide(wait.from,wait.to),h2,palette2)),row===
-selected&&outlined.push(()=>{let middle=y2+h2/2;ctx.fillStyle=palette2.ink,ctx.beginPath(),ctx.moveTo(51,middle-4),ctx.lineTo(
-57,middle),ctx.lineTo(51,middle+4),ctx.fill()})}outlined.forEach(draw2=>draw2())}function unknownSlots(rows,{span,until,
-gaps}){let found=[];return rows.forEach((row,slot)=>{let at=until-(slot+.5)/rows.length*span;if(row||!gaps.some(([from,to])=>from<
-at&&at<to))return;let last=found.at(-1);last?.[1]===slot?last[1]=slot+1:found.push([slot,slot+1])}),found}function unrecorded(ctx,from,to,scale,palette2){
-let[y2,high]=[from*6+1,(to-from)*6];if(stripes(ctx,58,y2,scale,high,high,palette2.grid),high<18)return;let words2="not r\
+[palette2.ground,4],[palette2.error,2]])ctx.strokeStyle=color,ctx.lineWidth=width,ctx.strokeRect(x2+1,y2,Math.max(2,w2-2),
+h2)}function drawCloth(canvas,rows,shown2,selected,palette2){let[ctx,width]=begin(canvas,rows.length*6+4),scale=width-64-
+6,outlined=[];for(let slot of ticks(rows.length,shown2))time(ctx,slot,rows.length,shown2,palette2);let unknown2=unknownSlots(
+rows,shown2);for(let[from,to]of unknown2)unrecorded(ctx,from,to,scale,palette2);for(let slot=0,high=1;slot<rows.length;slot+=
+high){let row=rows[slot],y2=slot*6+1;if(!row){if(high=1,unknown2.some(([from,to])=>from<=slot&&slot<to))continue;ctx.fillStyle=
+palette2.grid,ctx.fillRect(64,y2+6/2,scale,1);continue}for(high=1;rows[slot+high]===row;)high++;let h2=high*6-1,x2=offset=>64+
+Math.round(Math.max(0,Math.min(row.length,offset))/row.length*scale),wide=(from,to)=>Math.max(1,x2(to)-x2(from));for(let part of row.
+parts)drawPart(ctx,part,row.parts.length<=10&&isBegun(part,row),[x2(part.from),y2,wide(part.from,part.to),h2],palette2);
+for(let[from,to]of row.missing)drawMissing(ctx,x2(from),y2,wide(from,to),h2,palette2);let{wait}=row;wait&&outlined.push(
+()=>drawWait(ctx,x2(wait.from),y2,wide(wait.from,wait.to),h2,palette2)),row===selected&&outlined.push(()=>{let middle=y2+
+h2/2;ctx.fillStyle=palette2.ink,ctx.beginPath(),ctx.moveTo(57,middle-4),ctx.lineTo(63,middle),ctx.lineTo(57,middle+4),ctx.
+fill()})}outlined.forEach(draw2=>draw2())}function unknownSlots(rows,{span,until,gaps}){let found=[];return rows.forEach(
+(row,slot)=>{let at=until-(slot+.5)/rows.length*span;if(row||!gaps.some(([from,to])=>from<at&&at<to))return;let last=found.
+at(-1);last?.[1]===slot?last[1]=slot+1:found.push([slot,slot+1])}),found}function unrecorded(ctx,from,to,scale,palette2){
+let[y2,high]=[from*6+1,(to-from)*6];if(stripes(ctx,64,y2,scale,high,high,palette2.grid),high<18)return;let words2="not r\
 ecorded";ctx.textAlign="center",ctx.textBaseline="middle";let wide=ctx.measureText(words2).width+12;ctx.fillStyle=palette2.
-ground,ctx.fillRect(58+(scale-wide)/2,y2+high/2-8,wide,16),ctx.fillStyle=palette2.soft,ctx.fillText(words2,58+scale/2,y2+
-high/2)}function time(ctx,slot,slots,{span,until,isRun},palette2){let ago=slot/slots*span,digits=span<8e6?2:1;ctx.fillStyle=
-palette2.soft,ctx.textAlign="right",ctx.textBaseline=slot===0?"top":slot===slots?"bottom":"middle";let said=isRun?(Math.
-max(0,until-ago)/1e6).toFixed(digits):`−${(ago/1e6).toFixed(digits)}`;ctx.fillText(slot===0&&!isRun?"newest":`${said} \
-s`,48,slot*6+1)}function slotAt(y2,slots){return Math.max(0,Math.min(slots-1,Math.floor((y2-1)/6)))}function strandTime(row){
-let last=Math.max(...row.parts.map(part=>part.last),row.at),span=Math.min(2e6,Math.max(4e4,(last-row.at)*1.5)),from=row.
-at-Math.min(span*.25,4e4/2);return[from,from+span]}function drawStrand(canvas,rows,around,palette2){let[ctx,width]=begin(
-canvas,190),[from,to]=strandTime(around),shown2=rows.flatMap(row=>row.parts.filter(part=>part.last>=from&&part.first<=to).
-map(part=>({...part,from:row.start+part.from,to:row.start+part.to}))),near=at=>Math.abs(at-around.start)<=8*around.length,
-parts=shown2.filter(part=>near(part.from)),least=Math.min(around.start,...parts.map(part=>part.from)),most=Math.max(around.
-start+around.length,...parts.map(part=>part.to)),[top,bottom]=[8,168],x2=time2=>58+(time2-from)/(to-from)*(width-58-6),y2=offset=>bottom-
-(offset-least)/(most-least)*(bottom-top);ctx.fillStyle=palette2.grid;let high=y2(around.start)-y2(around.start+around.length);
-ctx.fillRect(58,y2(around.start+around.length),width-58-6,Math.max(1,high)),ctx.save(),ctx.beginPath(),ctx.rect(58,0,width-
-58-6,bottom+2),ctx.clip(),ctx.lineCap="round";for(let part of parts){let[begins,ends]=part.backward?[part.to,part.from]:
-[part.from,part.to];ctx.strokeStyle=palette2.of(part.path),ctx.lineWidth=part.why==="new"?2.5:2,ctx.setLineDash(part.why===
-"new"?[]:part.why==="copy"?[2,4]:[6,3]),ctx.beginPath(),ctx.moveTo(x2(part.first),y2(begins)),ctx.lineTo(Math.max(x2(part.
-last),x2(part.first)+1),y2(ends)),ctx.stroke()}ctx.restore(),ctx.fillStyle=palette2.soft,ctx.textBaseline="bottom",ctx.textAlign=
-"left",ctx.fillText("0 ms",58,188),ctx.textAlign="right",ctx.fillText(`${((to-from)/1e3).toFixed(0)} ms`,width-6,188),ctx.
-textBaseline="top",ctx.fillText("stream ↑",50,top)}var SPANS=[[2,"2 s"],[10,"10 s"],[60,"1 min"]];function shownAtFirst(){return{span:SPANS[1][0],direction:null,row:null,until:null,
-table:!1}}function scene(weave2,shown2){let direction=shown2.direction??weave2.busier(),cloth=weave2[direction],all=cloth.
+ground,ctx.fillRect(64+(scale-wide)/2,y2+high/2-8,wide,16),ctx.fillStyle=palette2.soft,ctx.fillText(words2,64+scale/2,y2+
+high/2)}function ticks(slots,{span,until,isRun}){let step=[.25,.5,1,2,5,10,15,30,60].find(seconds=>span/1e6/seconds<=6)??
+span/4e6,found=[0],first2=isRun?until/1e6%step:step;for(let ago=first2;ago*1e6<span;ago+=step){let slot=ago*1e6*slots/span;
+slot>2.5&&slot<slots-2.5&&found.push(slot)}return[...found,slots]}function time(ctx,slot,slots,{span,until,isRun},palette2){
+let ago=slot/slots*span,digits=span<8e6?2:1;ctx.fillStyle=palette2.soft,ctx.textAlign="right",ctx.textBaseline=slot===0?
+"top":slot===slots?"bottom":"middle";let said=isRun?(Math.max(0,until-ago)/1e6).toFixed(digits):`−${(ago/1e6).toFixed(
+digits)}`;ctx.fillText(slot===0&&!isRun?"newest":`${said} s`,54,slot*6+1)}function slotAt(y2,slots){return Math.max(0,Math.
+min(slots-1,Math.floor((y2-1)/6)))}function strandTime(row){let last=Math.max(...row.parts.map(part=>part.last),row.at),
+span=Math.min(2e6,Math.max(4e4,(last-row.at)*1.5)),from=row.at-Math.min(span*.25,4e4/2);return[from,from+span]}function drawStrand(canvas,rows,around,palette2,isRun){
+let[ctx,width]=begin(canvas,190),[from,to]=strandTime(around),shown2=rows.flatMap(row=>row.parts.filter(part=>part.last>=
+from&&part.first<=to).map(part=>({...part,from:row.start+part.from,to:row.start+part.to}))),near=at=>Math.abs(at-around.
+start)<=8*around.length,parts=shown2.filter(part=>near(part.from)),least=Math.min(around.start,...parts.map(part=>part.from)),
+most=Math.max(around.start+around.length,...parts.map(part=>part.to)),[top,bottom]=[8,168],x2=time2=>64+(time2-from)/(to-
+from)*(width-64-6),y2=offset=>bottom-(offset-least)/(most-least)*(bottom-top);ctx.fillStyle=palette2.grid;let high=y2(around.
+start)-y2(around.start+around.length);ctx.fillRect(64,y2(around.start+around.length),width-64-6,Math.max(1,high)),ctx.save(),
+ctx.beginPath(),ctx.rect(64,0,width-64-6,bottom+2),ctx.clip(),ctx.lineCap="round";for(let part of parts){let[begins,ends]=part.
+backward?[part.to,part.from]:[part.from,part.to];ctx.strokeStyle=palette2.of(part.path),ctx.lineWidth=part.why==="new"?2.5:
+2,ctx.setLineDash(part.why==="new"?[]:part.why==="copy"?[2,4]:[6,3]),ctx.beginPath(),ctx.moveTo(x2(part.first),y2(begins)),
+ctx.lineTo(Math.max(x2(part.last),x2(part.first)+1),y2(ends)),ctx.stroke()}ctx.restore(),ctx.fillStyle=palette2.soft,ctx.
+textBaseline="bottom",ctx.textAlign="left";let said=at=>isRun?`${(at/1e6).toFixed(2)} s`:`${((at-from)/1e3).toFixed(0)} \
+ms`;ctx.fillText(said(from),64,188),ctx.textAlign="right",ctx.fillText(said(to),width-6,188),ctx.textBaseline="top",ctx.
+fillText("stream ↑",56,top)}var SPANS=[[2,"2 s"],[10,"10 s"],[60,"1 min"]];function shownAtFirst(){return{span:SPANS[1][0],direction:null,row:null,until:null,
+table:!1}}function scene(weave2,shown2,isRun){let direction=shown2.direction??weave2.busier(),cloth=weave2[direction],all=cloth.
 rows(),until=shown2.until??weave2.now,from=until-shown2.span*1e6,[slots,told]=[choose(all,from,until,64),within(all,from,
-until)],rows=eachOnce(slots),telling=rows.find(row=>row.wait!==null||repeated(row)>0),selected=rows.find(row=>row.start===
-shown2.row)??telling??rows[0];return{cloth,direction,all,slots,rows,told,selected,until}}function paint(weave2,shown2,palette2,isRun){
-let{direction,slots,all,selected,until}=scene(weave2,shown2),time2={span:shown2.span*1e6,until,gaps:weave2[direction].gaps,
-isRun},of=id=>document.querySelector(`#${id}`),[cloth,strand]=[of("cloth"),of("strand")];cloth&&drawCloth(cloth,slots,time2,
-selected,palette2),strand&&selected&&drawStrand(strand,all,selected,palette2);for(let key of document.querySelectorAll("\
-canvas[data-key]"))drawKey(key,palette2)}function drawKey(canvas,palette2){let scale=window.devicePixelRatio||1;[canvas.
-width,canvas.height]=[26*scale,12*scale];let ctx=canvas.getContext("2d");ctx.setTransform(scale,0,0,scale,0,0);let path=Number(
-canvas.dataset.path??0),place=[1,1,24,10],key=canvas.dataset.key;if(key==="none"){ctx.strokeStyle=palette2.grid,ctx.strokeRect(
-1.5,1.5,23,9);return}key==="wait"?drawWait(ctx,...place,palette2):drawPart(ctx,{path,why:key==="copy"||key==="again"?key:
-"new",backward:key==="backward"},!0,place,palette2),key==="missing"&&drawMissing(ctx,...place,palette2)}function view(weave2,shown2,change,isRecorded){
-let now=scene(weave2,shown2),{direction,all,rows,selected}=now,first2=all[0]?.at??0,radio=(name,value,text,is,set)=>b`<label><input type="radio" name=${name} value=${value} .checked=${is} @change=${set} /><span>${text}</span></label>`,
+until)],rows=eachOnce(slots),shows=isRun?telling(rows):rows.find(row=>row.wait!==null||repeated(row)>0),selected=rows.find(
+row=>row.start===shown2.row)??shows??rows[0];return{cloth,direction,all,slots,rows,told,selected,until,isRun,slot:shown2.
+span*1e6/64}}function paint(weave2,shown2,palette2,isRun){let{direction,slots,all,selected,until}=scene(weave2,shown2,isRun),
+time2={span:shown2.span*1e6,until,gaps:weave2[direction].gaps,isRun},of=id=>document.querySelector(`#${id}`),[cloth,strand]=[
+of("cloth"),of("strand")];cloth&&drawCloth(cloth,slots,time2,selected,palette2),strand&&selected&&drawStrand(strand,all,
+selected,palette2,isRun);for(let key of document.querySelectorAll("canvas[data-key]"))drawKey(key,palette2)}function drawKey(canvas,palette2){
+let scale=window.devicePixelRatio||1;[canvas.width,canvas.height]=[26*scale,12*scale];let ctx=canvas.getContext("2d");ctx.
+setTransform(scale,0,0,scale,0,0);let path=Number(canvas.dataset.path??0),place=[1,1,24,10],key=canvas.dataset.key;if(key===
+"none"){ctx.strokeStyle=palette2.grid,ctx.strokeRect(1.5,1.5,23,9);return}key==="wait"?drawWait(ctx,...place,palette2):drawPart(
+ctx,{path,why:key==="copy"||key==="again"?key:"new",backward:key==="backward"},!0,place,palette2),key==="missing"&&drawMissing(
+ctx,...place,palette2)}function view(weave2,shown2,change,isRecorded){let now=scene(weave2,shown2,isRecorded),{direction,
+all,rows,selected}=now,first2=all[0]?.at??0,radio=(name,value,text,is,set)=>b`<label><input type="radio" name=${name} value=${value} .checked=${is} @change=${set} /><span>${text}</span></label>`,
 spans=isRecorded?[...SPANS,[Math.max(1,Math.ceil((weave2.now-first2)/1e6)),"all"]]:SPANS;return b`<div class="controls">
       <fieldset>
         <legend class="unseen">Direction of the weave</legend>
@@ -168,7 +175,7 @@ orded.":""}</p>
       </div>
       ${legend(weave2,now)}
       ${slider(now,change)}
-      <p class="caption">The strand of that row: its bytes of the stream over time. What a path fills upwards rises, what it fills downwards falls; dashed: ${direction===
+      <p class="caption">The strand of that row: its bytes of the stream over time. What a path fills from the start rises, what it fills from the end falls; dashed: ${direction===
 "sent"?"sent again, or a copy":"came a second time"}.</p>
       <div class="plot" role="img" aria-label=${selected?strandWords(weave2,selected):"no row"}>
         <canvas id="strand"></canvas>
@@ -183,20 +190,25 @@ gaps}).reduce((sum,[from,to])=>sum+to-from,0)}function empty(weave2,shown2,now){
 shown2,now);if(known===0)return"Nothing is known of this time: it was not recorded.";let rest=known<now.slots.length?" a\
 s far as it was recorded":"";return`Nothing was ${now.direction} in this time${rest}.`}function point(event,{slots},change){
 let at=slotAt(event.offsetY,slots.length),row=slots.map((row2,slot)=>({row:row2,far:Math.abs(slot-at)})).sort((a2,b2)=>a2.
-far-b2.far).find(one=>one.row)?.row;row&&change({row:row.start})}function caption({cloth,rows,told}){let kinds={windows:"\
-a window of the scheduler",inferred:"a window, as inferred from the direction in which it was filled",fixed:"a MiB of th\
-e stream"},every=cloth.every>1?` Of so many rows the page has one in ${cloth.every}; those that show something come firs\
-t.`:"",drawn=told.length>rows.length?`${rows.length} of ${told.length} rows are drawn`:`${rows.length} rows`,lost=cloth.
-leftOut>0?` ${cloth.leftOut} stretches came and went between two looks.`:"",left=rows.reduce((sum,row)=>sum+row.left,0),
-torn=left>0?` Of these rows ${left} short parts are drawn together with their neighbours, sorted by path.`:"",known=cloth.
-knownTo===null?"":` What has arrived beyond ${(cloth.knownTo/1e6).toFixed(2)} MB is not known: it came in too many piece\
-s.`;return`The cloth: each row is ${kinds[cloth.cut]}, the newest on top (${drawn}). Across is the place in it, and it i\
-s as high as the time in which it was filled.${waits(told)}${every}${torn}${known}${lost}`}function waits(rows){let all=rows.
-flatMap(row=>row.wait?[row.wait.ms]:[]);return all.length===0?"":` The reader waited within ${all.length===1?"one row":`${all.
-length} rows`}, ${duration(Math.max(...all))} at most.`}var duration=ms=>ms<1e3?`${ms} ms`:`${(ms/1e3).toFixed(1)} s`;function slider({
-rows,selected},change){let at=selected?rows.indexOf(selected):0,move=event=>{let place=rows.length-1-Number(event.target.
-value);change({row:rows[place]?.start??null})},wait=selected?.wait?`; the reader waited ${duration(selected.wait.ms)}`:"",
-text=selected?`at ${(selected.start/1e6).toFixed(2)} MB of the stream${wait}`:"none";return b`<div class="timeline">
+far-b2.far).find(one=>one.row)?.row;row&&change({row:row.start})}function caption(scene2){let{cloth,rows,told,slot}=scene2,
+kinds={windows:"a window of the scheduler",inferred:"a window, as inferred from the direction in which it was filled",fixed:"\
+a MiB of the stream"},every=cloth.every>1?` Of so many rows the page has one in ${cloth.every}; those that show somethin\
+g come first.`:"",drawn=told.length>rows.length?`${rows.length} of ${told.length} rows are drawn`:`${rows.length} rows`,
+lost=cloth.leftOut>0?` ${cloth.leftOut} stretches came and went between two looks.`:"",left=rows.reduce((sum,row)=>sum+row.
+left,0),torn=left>0?` Too fine to be drawn: in these rows ${left} short parts are put together by path, so that what is \
+seen there is not as long as they are.`:"",known=cloth.knownTo===null?"":` What has arrived beyond ${(cloth.knownTo/1e6).
+toFixed(2)} MB is not known: it came in too many pieces.`;return`The cloth: each row is ${kinds[cloth.cut]}, the newest \
+on top (${drawn}). From left to right it goes from its first byte to its last; its height is the time in which it was fi\
+lled, in steps of ${duration(Math.round(slot/1e3))}.${waits(scene2)}${every}${torn}${known}${lost}`}var when=({until,isRun},at)=>isRun?
+`at ${(at/1e6).toFixed(2)} s`:`${(Math.max(0,until-at)/1e6).toFixed(1)} s before`;function waits(scene2){let all=scene2.
+told.filter(row=>row.wait).sort((a2,b2)=>(b2.wait?.ms??0)-(a2.wait?.ms??0));if(all.length===0)return"";let longest=all.slice(
+0,3).map(row=>`${duration(row.wait?.ms??0)} in the row ${when(scene2,row.at)}`);return` The reader waited within ${all.length===
+1?"one row":`${all.length} rows`}: ${longest.join(", ")}${all.length>3?", and less in others":""}.`}var duration=ms=>ms<
+1e3?`${ms} ms`:`${(ms/1e3).toFixed(1)} s`;function slider({rows,selected,isRun},change){let at=selected?rows.indexOf(selected):
+0,move=event=>{let place=rows.length-1-Number(event.target.value);change({row:rows[place]?.start??null})},wait=selected?.
+wait?`; the reader waited ${duration(selected.wait.ms)}`:"",seconds=at2=>(at2/1e6).toFixed(2),times=selected&&isRun?`${seconds(
+selected.at)} to ${seconds(filled(selected))} s, `:"",text=selected?`${times}at ${seconds(selected.start)} MB of the str\
+eam${wait}`:"none";return b`<div class="timeline">
     <label for="weave-row">Row</label>
     <input id="weave-row" type="range" min="0" max=${Math.max(0,rows.length-1)} .value=${String(rows.length-1-at)} aria-valuetext=${text} @input=${move} />
     <output for="weave-row">${text}</output>
@@ -207,22 +219,26 @@ if(least>=most)return b``;let move=event=>change({until:Number(event.target.valu
     <input id="weave-until" type="range" min=${least} max=${most} step="0.05" .value=${String(until/1e6)} aria-valuetext=${text} @input=${move} />
     <output for="weave-until">${text}</output>
   </div>`}function legend(weave2,{told,cloth,direction}){let key=(kind,text,path=0)=>b`<li><canvas data-key=${kind} data-path=${path} aria-hidden="true" width="26" height="12"></canvas> ${text}</li>`,
-any=[...shares(told).keys()][0]??0,upwards=cloth.cut==="fixed"?A:key("backward","filled downwards: the edge is where it \
-began",any);return b`<ul class="legend" id="weave-legend">
+any=[...shares(told).keys()][0]??0,upwards=cloth.cut==="fixed"?A:key("backward","filled from its end: the dark edge is w\
+here that began",any);return b`<ul class="legend" id="weave-legend">
     ${[...shares(told)].map(([path,share])=>key("new",b`<strong>${weave2.name(path)}</strong> ${(share*100).toFixed(0)} %`,
 path))}
     ${upwards}
-    ${direction==="sent"?b`${key("missing","faint: not known to have arrived",any)}
-          ${key("again","stripes like \\: sent again, in place of what a stalled path has",any)}
-          ${key("copy","stripes like /: a copy of what another path has",any)}`:b`${key("none","blank: has not arrived",
-any)}
+    ${direction==="sent"?b`${key("missing","faint: sent, and not known to have arrived",any)}
+          ${key("again","stripes like \\: sent again, as another path has it and is slow or gone; it is drawn where it be\
+longs in the stream",any)}
+          ${key("copy","stripes like /: sent over two paths at once, to be safe",any)}`:b`${key("none","blank: has not a\
+rrived",any)}
           ${key("copy","stripes like /: came a second time",any)}`}
-    ${key("wait","outlined: the reader waited for it, 50 ms or more, while later bytes were there")}
+    ${key("wait","outlined: the reader waited for these bytes, 50 ms or more, while later ones were there; the outline's\
+ length is bytes, not time")}
   </ul>`}function howToRead(direction){return b`<details>
     <summary>How to read it</summary>
     <p>
       Each colour is a path. Where two paths fill a row from both ends, they meet at a seam; it wanders
-      with their rates. A thin line means that nothing was ${direction} then.
+      with their rates. The path that would deliver first begins at the start, on the left: where the colours change
+      sides, that was the other one from then on. A path that gets slow has less of each row, and the rows get higher;
+      one that is gone has no part of the rows that follow. A thin line means that nothing was ${direction} then.
       ${direction==="sent"?`A path that stalls leaves its part faint: the bytes are on their way and do not arrive. If t\
 hey come
           before others that have arrived, the reader waits, and they are outlined. Then another path sends them
@@ -232,18 +248,19 @@ ngs it: it has then that path's colour,
           reader waits, and it is outlined.`}
       After that the rows have the colours of the paths that are left.
     </p>
-  </details>`}var percent=(part,whole)=>`${(100*part/whole).toFixed(0)} %`;function words(weave2,{rows,told,direction}){
-let of=[...shares(told)].map(([path,share])=>`${weave2.name(path)} ${(share*100).toFixed(0)} %`).join(", "),again=rows.filter(
-row=>repeated(row)>0).length,waited=Math.max(0,...rows.map(row=>row.wait?.ms??0)),wait=waited>0?`; the reader waited up \
-to ${waited} ms`:"";return`Cloth of what was ${direction}: ${rows.length} rows; ${of}; ${again} with bytes sent again${wait}`}
-function strandWords(weave2,row){let[from,to]=strandTime(row),of=[...shares([row])].map(([path,share])=>`${weave2.name(path)}\
- ${(share*100).toFixed(0)} %`).join(", ");return`Strand: ${((to-from)/1e3).toFixed(0)} ms around the row at ${(row.start/
-1e6).toFixed(2)} MB: ${of}`}function table(weave2,{rows,until,direction}){let paths=[...shares(rows).keys()],sum=(row,is)=>row.
-parts.filter(is).reduce((total,part)=>total+part.to-part.from,0),line=row=>{let of=path=>{let own=row.parts.filter(part=>part.
-path===path&&part.why==="new");if(own.length===0)return"–";let ways=`${own.some(part=>!part.backward)?"↑":""}${own.some(
-part=>part.backward)?"↓":""}`;return`${percent(sum(row,part=>own.includes(part)),row.length)} ${ways}`},missing=row.missing.
-reduce((total,[from,to])=>total+to-from,0);return b`<tr>
-      <th scope="row">${number((until-row.at)/1e6)}</th>
+  </details>`}var timeHead=isRun=>b`${isRun?"begun":"age"} <span class="unit">s</span>`,percent=(part,whole)=>`${(100*part/
+whole).toFixed(0)} %`;function words(weave2,{rows,told,direction}){let of=[...shares(told)].map(([path,share])=>`${weave2.
+name(path)} ${(share*100).toFixed(0)} %`).join(", "),again=rows.filter(row=>repeated(row)>0).length,waited=Math.max(0,...rows.
+map(row=>row.wait?.ms??0)),wait=waited>0?`; the reader waited up to ${waited} ms`:"";return`Cloth of what was ${direction}\
+: ${rows.length} rows; ${of}; ${again} with bytes sent again${wait}`}function strandWords(weave2,row){let[from,to]=strandTime(
+row),of=[...shares([row])].map(([path,share])=>`${weave2.name(path)} ${(share*100).toFixed(0)} %`).join(", ");return`Str\
+and: ${((to-from)/1e3).toFixed(0)} ms around the row at ${(row.start/1e6).toFixed(2)} MB: ${of}`}function table(weave2,{
+rows,until,direction,isRun}){let paths=[...shares(rows).keys()],sum=(row,is)=>row.parts.filter(is).reduce((total,part)=>total+
+part.to-part.from,0),line=row=>{let of=path=>{let own=row.parts.filter(part=>part.path===path&&part.why==="new");if(own.
+length===0)return"–";let ways=`${own.some(part=>!part.backward)?"↑":""}${own.some(part=>part.backward)?"↓":""}`;return`${percent(
+sum(row,part=>own.includes(part)),row.length)} ${ways}`},missing=row.missing.reduce((total,[from,to])=>total+to-from,0);
+return b`<tr>
+      <th scope="row">${isRun?(row.at/1e6).toFixed(2):number((until-row.at)/1e6)}</th>
       <td>${(row.start/1e6).toFixed(2)}</td>
       <td>${bytes(row.length)}</td>
       ${paths.map(path=>b`<td>${of(path)}</td>`)}
@@ -252,10 +269,10 @@ reduce((total,[from,to])=>total+to-from,0);return b`<tr>
       <td>${percent(missing,row.length)}</td>
       <td>${row.wait?.ms??0}</td>
     </tr>`};return scrolled("The weave, as a table",b`<table>
-      <caption>Rows of what was ${direction}, as drawn; ↑ filled upwards, ↓ downwards</caption>
+      <caption>Rows of what was ${direction}, as drawn; ↑ filled from the start, ↓ from the end</caption>
       <thead>
         <tr>
-          <th scope="col">age <span class="unit">s</span></th>
+          <th scope="col">${timeHead(isRun)}</th>
           <th scope="col">offset <span class="unit">MB</span></th>
           <th scope="col">length</th>
           ${paths.map(path=>b`<th scope="col">${weave2.name(path)}</th>`)}

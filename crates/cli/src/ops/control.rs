@@ -220,7 +220,7 @@ fn make_dir(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a path is a socket as [`bind`] makes it before it has its name, of a process that is no
+/// Whether a path is a socket as [`listen_at`] makes it before it has its name, of a process that is no
 /// more.
 fn is_draft(path: &Path) -> bool {
     let process = path.extension().and_then(|end| end.to_str()?.parse::<u32>().ok());

@@ -19,7 +19,7 @@ const GOPS: u32 = 64;
 /// A page, and what it has been sent.
 struct Page {
     watching: Watching,
-    /// The newest GoP of which it was told that it begins.
+    /// The newest GoP that had begun when it came, or of which it was told that it begins.
     begun: Option<u32>,
     /// How many tiles it was told it was not sent.
     dropped: u32,
@@ -28,8 +28,8 @@ struct Page {
 /// Steps, each of a byte that says which page it is of and what is done, and one that says how many bytes
 /// follow: of a message of the page, or of what the program shows. Whatever pages say, each is a message or
 /// refused; no more than eight watch, none tells twice of a GoP or of one that has not begun, and where the
-/// viewer looks is an angle. Whatever is shown, a page is sent it before its GoP begins, or not at all, and
-/// when all is over each is told.
+/// viewer looks is an angle. Whatever is shown, no page is sent anything of a GoP that has begun, and when all
+/// is over each is told.
 ///
 /// # Panics
 /// If one of these does not hold.
@@ -47,7 +47,7 @@ pub fn pages(bytes: &[u8]) {
                 let room = pages.len() < VIEWERS;
                 let page = stage.watch();
                 assert_eq!(page.is_some(), room, "eight pages watch, and no more");
-                let page = page.map(|watching| Page { watching, begun: None, dropped: 0 });
+                let page = page.map(|watching| Page { watching, begun, dropped: 0 });
                 pages.extend(page);
             }
             1 if !pages.is_empty() => {

@@ -410,6 +410,9 @@ impl Waiting {
 
     /// The page is not sent so many tiles of a GoP.
     fn lose(&mut self, gop: u32, tiles: u32) {
+        if tiles == 0 {
+            return;
+        }
         self.dropped += tiles;
         *self.lost.entry(gop).or_default() += tiles;
     }

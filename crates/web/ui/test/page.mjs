@@ -220,7 +220,7 @@ async function weaves(page) {
   }
   for (const id of ["#cloth", "#strand"]) await isDrawn(page, id, 250);
   const legend = await page.locator("#weave-legend li").allTextContents();
-  for (const words of ["one", "two", "faint", "sent again", "copy", "reader waited"]) {
+  for (const words of ["one", "two", "faint", "sent again", "sent over two paths", "reader waited"]) {
     assert.ok(legend.some((text) => text.includes(words)), `${words} in ${legend}`);
   }
   seen("a cloth of two paths");

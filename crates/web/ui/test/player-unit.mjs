@@ -219,18 +219,58 @@ test("sound that is elsewhere, late or not wanted any more is not heard twice or
   const { speaker, played, play } = context();
   await speaker.start(48_000);
   for (let n = 0; n < 10; n++) play(2 + 0.02 * n);
-  // The picture is earlier by a tenth of a second: what was to be heard from then on is not.
-  play(2.1);
-  assert.deepEqual(played.map(({ stopped }) => stopped && sample(stopped)), [...Array(5).fill(undefined), ...Array(5).fill(sample(2.1)), undefined]);
+  // The picture is earlier by 97 ms: what was to be heard from then on is not, however much comes after it.
+  for (let n = 0; n < 20; n++) play(2.103 + 0.02 * n);
+  const stopped = played.map(({ stopped }) => stopped && sample(stopped));
+  assert.deepEqual(stopped, [...Array(5).fill(undefined), ...Array(5).fill(sample(2.103)), ...Array(20).fill(undefined)]);
   // It is over.
   played[0].onended();
   play(-0.5);
-  assert.deepEqual([played.length, speaker.late], [11, 1]);
+  assert.deepEqual([played.length, speaker.late], [30, 1]);
   speaker.silence();
-  assert.deepEqual(played.slice(1).map(({ stopped }) => stopped), Array(10).fill(0));
+  assert.deepEqual(played.slice(1).map(({ stopped }) => stopped), Array(29).fill(0));
+  // Who has just come hears nothing of what is over, and that is not late.
+  play(-0.5);
+  assert.equal(speaker.late, 1);
   speaker.stop();
   play(3);
-  assert.deepEqual([played.length, speaker.isOn], [11, false]);
+  assert.deepEqual([played.length, speaker.isOn], [30, false]);
+});
+
+test("a browser that does not play is said to, one that stops is asked to go on, and one is not wanted any more", async () => {
+  const { speaker, played, play } = context();
+  const { AudioContext } = globalThis;
+  const made = [];
+  let resume = () => Promise.reject(new Error("not allowed"));
+  globalThis.AudioContext = class extends AudioContext {
+    constructor() {
+      super();
+      made.push(this);
+    }
+    resume() {
+      return resume();
+    }
+  };
+  await assert.rejects(speaker.start(48_000), /not allowed/);
+  assert.deepEqual([speaker.isOn, made[0].state], [false, "closed"]);
+  // A second click ends it, and nothing is said of the first.
+  let refuse;
+  resume = () => new Promise((_, reject) => (refuse = reject));
+  const first = speaker.start(48_000);
+  speaker.stop();
+  refuse(new Error("closed"));
+  await first;
+  assert.equal(made[1].state, "closed");
+  let resumed = 0;
+  resume = async () => (resumed += 1);
+  await speaker.start(48_000);
+  play(1);
+  made[2].state = "interrupted";
+  play(1.02);
+  assert.deepEqual([played.length, resumed, speaker.off], [1, 2, null]);
+  made[2].state = "running";
+  play(1.04);
+  assert.equal(played.length, 2);
 });
 
 test("sound is decoded shortly before it is heard, from the beginning after a gap, and for who listens", async () => {
@@ -248,6 +288,7 @@ test("sound is decoded shortly before it is heard, from the beginning after a ga
     decode({ timestamp }) {
       this.times.push(timestamp);
     }
+    async flush() {}
     close() {
       this.state = "closed";
     }
@@ -266,8 +307,15 @@ test("sound is decoded shortly before it is heard, from the beginning after a ga
   begin(0);
   sound.step();
   assert.deepEqual([decoders.length, posted], [0, []], "nobody listens");
+  // Who comes in the middle of a GoP hears the rest of it.
+  at = 300;
   sound.turn(true);
+  sound.step();
+  assert.equal(decoders[0].times[0], 289_333);
+  sound.turn(false);
+  [at, decoders.length] = [0, 0];
   begin(1);
+  sound.turn(true);
   at = 600;
   for (let n = 0; n < 9; n++) sound.step();
   assert.equal(decoders.length, 1);
@@ -279,13 +327,34 @@ test("sound is decoded shortly before it is heard, from the beginning after a ga
   begin(3);
   at = 1400;
   sound.step();
-  assert.deepEqual([decoders.length, decoders[0].state, decoders[1].times[0]], [2, "closed", 1_512_000]);
-  sound.turn(false);
-  assert.equal(decoders[1].state, "closed");
+  // What was before the gap is decoded to its end.
+  assert.deepEqual([decoders.length, decoders[0].state, decoders[1].times[0]], [2, "configured", 1_512_000]);
+  await new Promise((done) => setTimeout(done, 0));
+  assert.equal(decoders[0].state, "closed");
   // Of a GoP without sound there is nothing, and of one that is damaged a word.
   sound.begin(undefined);
   sound.begin({ gop: 4, tile: wire.SOUND, qp: 0, init, segment: segment.slice(0, 90) });
   assert.deepEqual(posted.map(({ is }) => is), ["trouble"]);
+  // One that says another time than its GoP's would hold up all others.
+  const far = segment.slice();
+  const time = far.findIndex((_, n) => String.fromCharCode(...far.subarray(n, n + 4)) === "tfdt");
+  far[time + 8 + 4] += 1;
+  sound.begin({ gop: 5, tile: wire.SOUND, qp: 0, init, segment: far });
+  assert.match(posted[1].text, /of another time/);
+  begin(6);
+  at = 3000;
+  sound.step();
+  assert.equal(decoders.at(-1).times[0], 3_012_000);
+  // A decoder that always fails is not asked for ever, and nobody is told of it again and again.
+  AudioDecoder.prototype.configure = () => {
+    throw new Error("no such codec");
+  };
+  begin(8);
+  at = 4000;
+  for (let n = 0; n < 50; n++) sound.step();
+  assert.deepEqual([posted.length, decoders.length < 12], [3, true]);
+  sound.turn(false);
+  assert.ok(decoders.every(({ state, how }) => state === "closed" || !how));
 });
 
 test("rays meet the frame where the Rust renderer says", async () => {

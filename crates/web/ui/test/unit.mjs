@@ -12,8 +12,8 @@ const { messages, status, Stream, Asking, CONNECTION_CHARTS, Model, ROWS, EVENTS
   percent, bytes, duration } = await modules("api", "asking", "charts", "model", "states", "tables", "format");
 const { laneRates, hasLanes } = await modules("lanes");
 
-const { unknownSlots } = await modules("../weave/draw");
-const { Weave, choose, eachOnce, placesOf, shares, repeated, rowOf, within, ROWS: WEAVE_ROWS } = await modules("../weave/model");
+const { ticks, unknownSlots } = await modules("../weave/draw");
+const { Weave, choose, eachOnce, placesOf, shares, repeated, rowOf, telling, within, ROWS: WEAVE_ROWS } = await modules("../weave/model");
 
 const sample = (t, paths) => ({ t, state: "running", open: 3, used: 1, paths, conns: [] });
 const path = (name, send, state = "up") => [name, state, send, 0, 6.2, null, 0, 1000];
@@ -236,6 +236,28 @@ const wire = (start, at, more = [], wait = null) => [
   start, 1000, at, [[0, 600, 0, 4000, 0, 0], [600, 400, 0, 4000, 1, 1], ...more], [], wait, 0,
 ];
 const told = (rows, more = {}) => ({ cut: "windows", every: 1, left_out: 0, known_to: null, rows, ...more });
+
+test("of a run the row is looked at of which most was sent again, else the one with the longest wait", () => {
+  const part = (length, flags) => [0, length, 0, 10, 0, flags];
+  const row = (start, parts, wait = null) => rowOf([start, 1000, start, parts, [], wait, 0]);
+  const [new_, copied, copy, again] = [row(0, [part(9, 0)]), row(1, [part(2, 2)]), row(2, [part(900, 2)]), row(3, [part(50, 4)])];
+  const [short, long] = [row(4, [part(9, 0)], [0, 900, 60]), row(5, [part(9, 0)], [0, 1, 120])];
+  assert.equal(telling([new_, copy, short, again, long]), again);
+  assert.equal(telling([new_, copy, short, long]), long);
+  assert.equal(telling([new_, copied, copy]), copy);
+  // Else the newest that is whole.
+  assert.equal(telling([new_, row(9, [])]).start, 9);
+});
+
+test("times are told at round ones, of a run from its beginning", () => {
+  const at = (seconds, slots = 70) => (seconds / 7) * slots;
+  const near = (found, expected) => found.forEach((slot, n) => assert.ok(Math.abs(slot - expected[n]) < 1e-9, `${found}`));
+  // A run of 7.5 s of which the last seven are shown: 6, 4 and 2 s.
+  near(ticks(70, { span: 7e6, until: 7.5e6, isRun: true }), [0, at(1.5), at(3.5), at(5.5), 70]);
+  near(ticks(70, { span: 7e6, until: 7.5e6, isRun: false }), [0, at(2), at(4), at(6), 70]);
+  // What would lie over the end is left out.
+  assert.equal(ticks(64, { span: 2e6, until: 2e6, isRun: true }).length, 5);
+});
 
 test("rows of a weave are read, and one that comes again takes the place of the first", () => {
   const weave = new Weave(7);

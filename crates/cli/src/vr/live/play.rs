@@ -1,11 +1,12 @@
 //! `weftline vr play`: a player without a screen, whose head follows a trace.
 
+use std::collections::BTreeSet;
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use weftline::{Client, ClientSecurity, Identity, ServerAddr};
+use weftline::{Client, ClientSecurity, Fingerprint, Identity, ServerAddr};
 use weftline_core::ByteCount;
 use weftline_video::geometry::FieldOfView;
 use weftline_video::head::Format as HeadFormat;
@@ -160,8 +161,12 @@ struct TrustArgs {
 /// The file of this machine's own certificate for these names and its key, which is made when it is first
 /// wanted.
 fn own_certificate(dir: &Path, names: &[String]) -> Result<PathBuf, Failure> {
-    // One that somebody trusts is for the names of its page, and no others.
-    let identity = Identity::kept_for(&dir.join(names.join("+")), names)
+    // One that somebody trusts is for the names of its page, and no others, however they are written.
+    let names: BTreeSet<_> = names.iter().map(|name| name.to_lowercase()).collect();
+    let names: Vec<_> = names.into_iter().collect();
+    let digest = Fingerprint::of(names.join(" ").as_bytes()).to_string();
+    let digest = digest.trim_start_matches("sha256:");
+    let identity = Identity::kept_for(&dir.join(&digest[..16]), &names)
         .map_err(|error| Failure::failed(format!("--web-tls: {error}")))?;
     Ok(identity.source().to_owned())
 }

@@ -83,6 +83,8 @@ export class Engine {
   private readonly holding = new Set<number>();
   /** The newest GoP that has begun. */
   private current = -1;
+  /** The GoP in which the clock was slowed down last, as sound was late. */
+  private slowed = -1;
   private head: Head = { yaw: 0, pitch: 0, roll: 0 };
   private readonly sums = { gops: 0, shown: 0, dropped: 0, lateNetwork: 0, lateDecoding: 0, lead: 0 };
 
@@ -460,6 +462,13 @@ export class Engine {
     sums.lead = lead;
     this.post({ is: "figures", figures: { ...sums, ahead: this.ahead() } });
     if (late > 0) this.clock.slower();
+  }
+
+  /** Sound came too late to the loudspeaker: what comes is shown later, once for all of a GoP. */
+  late(): void {
+    if (this.slowed === this.current) return;
+    this.slowed = this.current;
+    this.clock.slower();
   }
 
   /** Gives up all that is under way. */

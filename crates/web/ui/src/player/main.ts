@@ -93,6 +93,8 @@ class Player {
   private awakeTurn = 0;
   private readonly waiting = new Waiting();
   private readonly speaker = new Speaker();
+  private soundTurn = 0;
+  private isHidden = true;
   private begins: number | null = null;
   /** Something else is to be seen than was drawn. */
   private stale = true;
@@ -198,7 +200,8 @@ class Player {
       case "manifest":
         [page.manifest, page.gop, page.figures] = [message.manifest, -1, null];
         page.trouble = "";
-        page.sound = message.manifest.sound && { on: this.speaker.isOn };
+        page.sound = message.manifest.sound && { on: page.sound?.on ?? false };
+        if (!page.sound) this.speaker.stop();
         this.shown = null;
         this.known.clear();
         try {
@@ -323,18 +326,29 @@ class Player {
   }
 
   private hear(sound: Heard): void {
-    if (this.begins !== null) this.speaker.play(sound, this.begins);
+    // What was under way when the page was hidden.
+    if (this.isHidden || this.begins === null) return;
+    const { late } = this.speaker;
+    this.speaker.play(sound, this.begins);
     page.heard = { off: this.speaker.off, late: this.speaker.late };
+    // A loudspeaker may be slow, as those by radio are.
+    if (this.speaker.late > late) this.tell({ is: "late" });
   }
 
   /** Begins to play the sound, or ends it. */
   async switchSound(): Promise<void> {
     page.notice = "";
+    const turn = (this.soundTurn += 1);
     const { sound } = page.manifest ?? { sound: null };
-    if (this.speaker.isOn) {
+    if (page.sound?.on) {
       this.speaker.stop();
     } else if (sound) {
-      page.notice = await this.listen(sound.rate, sound.channels);
+      // It takes a while, and another click ends it.
+      page.sound = { on: true };
+      this.paint();
+      const notice = await this.listen(sound.rate, sound.channels, turn);
+      if (turn !== this.soundTurn) return;
+      page.notice = notice;
     }
     this.tell({ is: "listen", on: this.speaker.isOn });
     page.sound = sound && { on: this.speaker.isOn };
@@ -343,8 +357,10 @@ class Player {
   }
 
   /** Begins to play; why not, if it cannot. */
-  private async listen(rate: number, channels: number): Promise<string> {
-    if (!(await plays(rate, channels))) {
+  private async listen(rate: number, channels: number, turn: number): Promise<string> {
+    const does = await plays(rate, channels);
+    if (turn !== this.soundTurn) return "";
+    if (!does) {
       return "This browser does not decode the sound, which is AAC. Use one that does, such as Chrome or Edge.";
     }
     try {
@@ -418,7 +434,8 @@ class Player {
 
   private hide(hidden: boolean): void {
     for (const picture of this.waiting.clear()) this.done(picture, false);
-    if (hidden) this.speaker.silence();
+    this.isHidden = hidden;
+    this.speaker.pause(hidden);
     this.tell({ is: "hidden", hidden });
     this.stale = true;
   }

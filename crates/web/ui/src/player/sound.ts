@@ -11,11 +11,19 @@ const AHEAD = 400;
 const AT_ONCE = 16;
 /** A frame that begins by so much elsewhere than where the one before it ends does not go on with it, ms. */
 const GAP = 1;
+/** Decoders that fail so often, and decode nothing in between, are not tried again. */
+const FAILURES = 8;
 
 export class Sound {
   private manifest: Manifest | null = null;
   private on = false;
   private decoder: AudioDecoder | null = null;
+  /** Those that finish what came before a gap. */
+  private readonly ending = new Set<AudioDecoder>();
+  private failures = 0;
+  private trouble = "";
+  /** That of the newest GoP that has begun: somebody may want to hear the rest of it. */
+  private newest: Tile | undefined;
   private setup: SoundSetup | null = null;
   /** What waits to be decoded, each with its time in the video. */
   private waiting: Frame[] = [];
@@ -30,24 +38,29 @@ export class Sound {
   start(manifest: Manifest): void {
     this.stop();
     this.setup = null;
+    [this.failures, this.trouble] = [0, ""];
     this.manifest = manifest;
   }
 
   /** Somebody wants to hear it, or no more. */
   turn(on: boolean): void {
     this.on = on;
-    if (!on) this.close();
+    this.waiting = [];
+    this.close();
+    if (on) this.begin(this.newest);
   }
 
   /** A GoP begins, of which this came in time. */
   begin(tile: Tile | undefined): void {
-    if (!tile || !this.manifest?.sound) return;
+    this.newest = tile;
+    if (!tile || !this.on || !this.manifest?.sound) return;
     try {
       const { gop } = this.manifest;
       this.setup ??= soundSetup(tile.init);
-      for (const { data, at } of frames(tile.segment, this.setup, gop)) {
-        this.waiting.push({ data, at: tile.gop * gop + at });
-      }
+      const all = frames(tile.segment, this.setup, gop);
+      // What waits for another time would hold up all that follows.
+      if (!all.every(({ at }) => at >= -this.lasts && at <= gop)) throw new Error("it is of another time than its GoP");
+      for (const { data, at } of all) this.waiting.push({ data, at: tile.gop * gop + at });
     } catch (error) {
       this.fail(String(error));
     }
@@ -55,13 +68,12 @@ export class Sound {
 
   /** To be called often: decodes what is soon to be heard. */
   step(): void {
-    const [at, sound] = [this.clock.position(), this.manifest?.sound];
-    if (at === null || !sound) return;
-    const lasts = 1024_000 / sound.rate;
+    const [at, { lasts }] = [this.clock.position(), this];
+    if (at === null) return;
     while (this.waiting.length > 0 && this.waiting[0].at <= at + AHEAD) {
       const [frame] = this.waiting;
       const isOver = frame.at + lasts < at;
-      if (this.on && !isOver && !this.decode(frame, lasts)) return;
+      if (!isOver && this.failures < FAILURES && !this.decode(frame, lasts)) return;
       this.waiting.shift();
     }
   }
@@ -69,23 +81,46 @@ export class Sound {
   /** Gives up all that is under way. */
   stop(): void {
     this.waiting = [];
+    this.newest = undefined;
     this.close();
   }
 
+  /** How long a frame lasts, ms. */
+  private get lasts(): number {
+    return this.manifest?.sound ? 1024_000 / this.manifest.sound.rate : 0;
+  }
+
   private close(): void {
-    if (this.decoder && this.decoder.state !== "closed") this.decoder.close();
+    for (const decoder of [...this.ending, this.decoder]) if (decoder && decoder.state !== "closed") decoder.close();
+    this.ending.clear();
     this.decoder = null;
+    this.ends = NaN;
+  }
+
+  /** Lets the decoder finish what it has, and no more. */
+  private finish(): void {
+    const { decoder } = this;
+    this.decoder = null;
+    if (!decoder || decoder.state === "closed") return;
+    this.ending.add(decoder);
+    const close = (): void => {
+      if (this.ending.delete(decoder) && decoder.state !== "closed") decoder.close();
+    };
+    decoder.flush().then(close, close);
   }
 
   private fail(why: string): void {
-    this.post({ is: "trouble", text: `the sound cannot be decoded: ${why}` });
+    this.failures += 1;
+    const text = `the sound cannot be decoded: ${why}`;
+    if (text !== this.trouble) this.post({ is: "trouble", text });
+    this.trouble = text;
   }
 
   /** Decodes a frame; `false` while there is no room. */
   private decode({ data, at }: Frame, lasts: number): boolean {
     if ((this.decoder?.decodeQueueSize ?? 0) >= AT_ONCE) return false;
     // A frame overlaps with the one before it, and times are counted from the first.
-    if (!(Math.abs(at - this.ends) <= GAP)) this.close();
+    if (!(Math.abs(at - this.ends) <= GAP)) this.finish();
     this.ends = at + lasts;
     try {
       this.decoder ??= this.open();
@@ -112,6 +147,7 @@ export class Sound {
   }
 
   private heard(data: AudioData): void {
+    this.failures = 0;
     const channels = Array.from({ length: data.numberOfChannels }, (_, planeIndex) => {
       const plane = new Float32Array(data.numberOfFrames);
       data.copyTo(plane, { planeIndex, format: "f32-planar" });

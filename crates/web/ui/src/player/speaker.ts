@@ -6,6 +6,9 @@ import type { Heard } from "./talk.js";
  * pictures, ms: viewers notice sound that comes 45 ms before the picture (ITU-R BT.1359-1). */
 const APART = 45;
 
+/** How long a browser may take until it plays, ms. */
+const PATIENCE = 5000;
+
 interface Playing {
   node: AudioBufferSourceNode;
   /** The sample of the context after its last. */
@@ -17,7 +20,7 @@ export class Speaker {
   private playing: Playing[] = [];
   /** The sample at which what is played ends. */
   private next = -Infinity;
-  /** What came too late to be played. */
+  /** What came too late to be played, since something was. */
   late = 0;
   /** How long after its picture what came last is heard, ms. */
   off: number | null = null;
@@ -30,15 +33,27 @@ export class Speaker {
    *
    * It fails where the browser does not play, and says why. */
   async start(rate: number): Promise<void> {
+    this.stop();
     const context = new AudioContext({ sampleRate: rate });
     this.context = context;
-    [this.late, this.off] = [0, null];
+    this.late = 0;
+    const waits = new Promise<never>((_, reject) => {
+      setTimeout(() => reject(new Error("the browser does not begin to play; is there a loudspeaker?")), PATIENCE);
+    });
     try {
-      await context.resume();
+      await Promise.race([context.resume(), waits]);
     } catch (error) {
-      if (this.context === context) this.stop();
+      // It is wanted no more.
+      if (this.context !== context) return;
+      this.stop();
       throw error;
     }
+  }
+
+  /** Nobody is there, or somebody is again. */
+  pause(is: boolean): void {
+    if (is) this.silence();
+    void (is ? this.context?.suspend() : this.context?.resume())?.catch(() => undefined);
   }
 
   stop(): void {
@@ -51,17 +66,18 @@ export class Speaker {
   silence(): void {
     for (const { node } of this.playing) node.stop();
     this.playing = [];
-    this.next = -Infinity;
+    [this.next, this.off] = [-Infinity, null];
   }
 
-  /** Plays this; `begins` is when what is at 0 in the video is shown. */
+  /** Plays this, if it does not come too late; `begins` is when what is at 0 in the video is shown. */
   play({ at, rate, channels }: Heard, begins: number): void {
     const { context } = this;
     const place = context && this.place(context, begins + at, rate);
     if (!context || !place) return;
     const { from, off } = place;
     if (from < context.currentTime * rate) {
-      this.late += 1;
+      // What somebody hears who has just come begins in the middle.
+      if (this.off !== null) this.late += 1;
       return;
     }
     this.off = off;
@@ -69,7 +85,12 @@ export class Speaker {
     const buffer = context.createBuffer(channels.length, length, rate);
     for (const [channel, samples] of channels.entries()) buffer.copyToChannel(samples, channel);
     // What is elsewhere now is not heard twice.
-    for (const { node, ends } of this.playing) if (ends > from) node.stop(from / rate);
+    for (const playing of this.playing) {
+      if (playing.ends <= from) continue;
+      // A later stop would take the place of this one.
+      playing.ends = from;
+      playing.node.stop(from / rate);
+    }
     const node = context.createBufferSource();
     node.buffer = buffer;
     node.connect(context.destination);
@@ -83,8 +104,14 @@ export class Speaker {
   /** The sample of the context at which what is shown at `due` begins, and how much later that is heard, ms;
    * `null` while nothing is heard of the context. */
   private place(context: AudioContext, due: number, rate: number): { from: number; off: number } | null {
+    if (context.state !== "running") {
+      // A call, or another output device, has stopped it.
+      this.pause(false);
+      this.off = null;
+      return null;
+    }
     const { contextTime, performanceTime } = context.getOutputTimestamp();
-    if (context.state !== "running" || !contextTime || performanceTime === undefined) return null;
+    if (!contextTime || performanceTime === undefined) return null;
     // Its clock is that of the sound card.
     const wanted = Math.round(rate * (contextTime + (due - performance.timeOrigin - performanceTime) / 1000));
     const off = (1000 * (this.next - wanted)) / rate;

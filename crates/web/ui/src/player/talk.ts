@@ -103,4 +103,5 @@ export type ToWorker =
   | { is: "done"; number: number; shown: boolean; buffer: ArrayBuffer }
   | { is: "hidden"; hidden: boolean }
   | { is: "listen"; on: boolean }
+  | { is: "late" }
   | { is: "steer" };

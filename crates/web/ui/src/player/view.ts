@@ -107,7 +107,7 @@ function qualities(page: Page): string {
 
 function hears({ off, late }: Page["heard"]): string {
   const lost = late > 0 ? `; ${late} frames came too late` : "";
-  if (off === null) return `nothing has come${lost}`;
+  if (off === null) return `nothing is heard yet${lost}`;
   return `${number(Math.abs(off))} ms ${off < 0 ? "before" : "after"} the picture${lost}`;
 }
 

@@ -123,8 +123,9 @@ function leave(code: number, reason: string): void {
 
 /** A page that nobody sees lets go of the program, and comes back as a new one. */
 function hide(is: boolean): void {
-  if (is === hidden || final) return;
+  if (is === hidden) return;
   hidden = is;
+  if (final) return engine.stop();
   if (!is) return connect();
   clearTimeout(waiting);
   leave(1000, "hidden");
@@ -164,6 +165,9 @@ scope.onmessage = ({ data }) => {
       break;
     case "hidden":
       hide(data.hidden);
+      break;
+    case "late":
+      engine.late();
       break;
     case "listen":
       engine.sound.turn(data.on);

@@ -5,12 +5,15 @@ import type { Part, Row } from "./model.js";
 /** Rows of the cloth, and how high each is. */
 export const SLOTS = 64;
 const HEIGHT = 6;
+/** Parts that are narrower have no edge where they begin, nor have those of rows with more. */
+const EDGE = 20;
+const MANY = 10;
 /** How high the strand is. */
 const STRAND = 190;
 /** What the strand shows of time: so much, or more if a row took longer, µs. */
 const LEAST = 40_000;
 const MOST = 2_000_000;
-const LEFT = 58;
+const LEFT = 64;
 const RIGHT = 6;
 
 /** Colours of the page, and of each path. */
@@ -63,7 +66,7 @@ export function drawPart(ctx: CanvasRenderingContext2D, part: Pick<Part, "path" 
   ctx.fillRect(x, y, w, h);
   if (part.why === "copy") stripes(ctx, x, y, w, h, h, palette.ground);
   if (part.why === "again") stripes(ctx, x, y, w, h, -h, palette.ink);
-  if (part.why === "new" && begins && w >= 8) {
+  if (part.why === "new" && begins && w >= EDGE) {
     ctx.fillStyle = palette.ink;
     ctx.fillRect(part.backward ? x + w - 2 : x, y, 2, h);
   }
@@ -89,7 +92,7 @@ export function drawMissing(ctx: CanvasRenderingContext2D, x: number, y: number,
 
 export function drawWait(ctx: CanvasRenderingContext2D, x: number, y: number, w: number, h: number, palette: Palette): void {
   // With a rim of the ground's colour: a path may have one like it.
-  for (const [color, width] of [[palette.ground, 5], [palette.error, 2]] as const) {
+  for (const [color, width] of [[palette.ground, 4], [palette.error, 2]] as const) {
     ctx.strokeStyle = color;
     ctx.lineWidth = width;
     ctx.strokeRect(x + 1, y, Math.max(2, w - 2), h);
@@ -110,8 +113,7 @@ export function drawCloth(canvas: HTMLCanvasElement, rows: (Row | undefined)[], 
   const [ctx, width] = begin(canvas, rows.length * HEIGHT + 4);
   const scale = width - LEFT - RIGHT;
   const outlined: (() => void)[] = [];
-  for (let slot = 0; slot < rows.length; slot += 16) time(ctx, slot, rows.length, shown, palette);
-  time(ctx, rows.length, rows.length, shown, palette);
+  for (const slot of ticks(rows.length, shown)) time(ctx, slot, rows.length, shown, palette);
   const unknown = unknownSlots(rows, shown);
   for (const [from, to] of unknown) unrecorded(ctx, from, to, scale, palette);
   for (let slot = 0, high = 1; slot < rows.length; slot += high) {
@@ -131,7 +133,7 @@ export function drawCloth(canvas: HTMLCanvasElement, rows: (Row | undefined)[], 
     const x = (offset: number): number => LEFT + Math.round((Math.max(0, Math.min(row.length, offset)) / row.length) * scale);
     const wide = (from: number, to: number): number => Math.max(1, x(to) - x(from));
     for (const part of row.parts) {
-      drawPart(ctx, part, isBegun(part, row), [x(part.from), y, wide(part.from, part.to), h], palette);
+      drawPart(ctx, part, row.parts.length <= MANY && isBegun(part, row), [x(part.from), y, wide(part.from, part.to), h], palette);
     }
     for (const [from, to] of row.missing) drawMissing(ctx, x(from), y, wide(from, to), h, palette);
     const { wait } = row;
@@ -179,6 +181,20 @@ function unrecorded(ctx: CanvasRenderingContext2D, from: number, to: number, sca
   ctx.fillText(words, LEFT + scale / 2, y + high / 2);
 }
 
+/** Where times are told: at both ends, and between them at round ones. */
+export function ticks(slots: number, { span, until, isRun }: Pick<Time, "span" | "until" | "isRun">): number[] {
+  const step = [0.25, 0.5, 1, 2, 5, 10, 15, 30, 60].find((seconds) => span / 1e6 / seconds <= 6) ?? span / 4e6;
+  const found = [0];
+  // Ages count from now, and a run's times from its beginning.
+  const first = isRun ? (until / 1e6) % step : step;
+  for (let ago = first; ago * 1e6 < span; ago += step) {
+    const slot = (ago * 1e6 * slots) / span;
+    // No two lie over each other.
+    if (slot > 2.5 && slot < slots - 2.5) found.push(slot);
+  }
+  return [...found, slots];
+}
+
 /** When a slot was: how long ago, or in a run. */
 function time(ctx: CanvasRenderingContext2D, slot: number, slots: number, { span, until, isRun }: Time, palette: Palette): void {
   const ago = (slot / slots) * span;
@@ -204,7 +220,7 @@ export function strandTime(row: Row): [from: number, to: number] {
 }
 
 /** Draws the strand: the stream over time around a row. What is filled upwards rises. */
-export function drawStrand(canvas: HTMLCanvasElement, rows: Row[], around: Row, palette: Palette): void {
+export function drawStrand(canvas: HTMLCanvasElement, rows: Row[], around: Row, palette: Palette, isRun: boolean): void {
   const [ctx, width] = begin(canvas, STRAND);
   const [from, to] = strandTime(around);
   const shown = rows.flatMap((row) =>
@@ -242,9 +258,10 @@ export function drawStrand(canvas: HTMLCanvasElement, rows: Row[], around: Row, 
   ctx.fillStyle = palette.soft;
   ctx.textBaseline = "bottom";
   ctx.textAlign = "left";
-  ctx.fillText("0 ms", LEFT, STRAND - 2);
+  const said = (at: number): string => (isRun ? `${(at / 1e6).toFixed(2)} s` : `${((at - from) / 1e3).toFixed(0)} ms`);
+  ctx.fillText(said(from), LEFT, STRAND - 2);
   ctx.textAlign = "right";
-  ctx.fillText(`${((to - from) / 1e3).toFixed(0)} ms`, width - RIGHT, STRAND - 2);
+  ctx.fillText(said(to), width - RIGHT, STRAND - 2);
   ctx.textBaseline = "top";
   ctx.fillText("stream ↑", LEFT - 8, top);
 }

@@ -194,6 +194,20 @@ export function repeated(row: Row): number {
   return row.parts.reduce((sum, part) => sum + (part.why === "new" ? 0 : part.to - part.from), 0);
 }
 
+/** The row that shows the most: of which most was sent again, else where the reader waited the longest, else of which
+ * most was sent twice. */
+export function telling(rows: Row[]): Row | undefined {
+  const again = (row: Row): number =>
+    row.parts.reduce((sum, part) => sum + (part.why === "again" ? part.to - part.from : 0), 0);
+  const by = [again, (row: Row) => row.wait?.ms ?? 0, repeated];
+  for (const shows of by) {
+    const most = rows.reduce<Row | undefined>((best, row) => (shows(row) > (best ? shows(best) : 0) ? row : best), undefined);
+    if (most) return most;
+  }
+  // The newest may not be done.
+  return rows[1];
+}
+
 /** When the last of what is new in a row was given to a path, µs. */
 export function filled(row: Row): number {
   return row.parts.reduce((last, part) => (part.why === "new" ? Math.max(last, part.last) : last), row.at);

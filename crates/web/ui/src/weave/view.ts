@@ -5,7 +5,7 @@ import { html, nothing, type TemplateResult } from "lit-html";
 import { bytes, NOTHING, number } from "../dashboard/format.js";
 import { scrolled } from "../dashboard/scrolled.js";
 import { drawCloth, drawMissing, drawPart, drawStrand, drawWait, type Palette, slotAt, SLOTS, strandTime, unknownSlots } from "./draw.js";
-import { choose, type Cloth, type Direction, eachOnce, repeated, type Row, shares, type Weave, within } from "./model.js";
+import { choose, type Cloth, type Direction, eachOnce, filled, repeated, type Row, shares, telling, type Weave, within } from "./model.js";
 
 /** Times that can be shown, in s. */
 export const SPANS: [seconds: number, name: string][] = [
@@ -19,7 +19,8 @@ export interface Shown {
   span: number;
   /** `null`: that which carries much more, or what is sent. */
   direction: Direction | null;
-  /** The start of the row whose strand is shown; `null`: the newest that shows something. */
+  /** The start of the row whose strand is shown; `null`: of a run the one that shows the most, else the newest that
+   * shows something. */
   row: number | null;
   /** The end of the time that is shown, µs; `null`: now. */
   until: number | null;
@@ -43,9 +44,13 @@ interface Scene {
   told: Row[];
   selected: Row | undefined;
   until: number;
+  /** Times are those of a run that is over, and not ages. */
+  isRun: boolean;
+  /** How long a slot is, µs. */
+  slot: number;
 }
 
-function scene(weave: Weave, shown: Shown): Scene {
+function scene(weave: Weave, shown: Shown, isRun: boolean): Scene {
   const direction = shown.direction ?? weave.busier();
   const cloth = weave[direction];
   const all = cloth.rows();
@@ -53,19 +58,19 @@ function scene(weave: Weave, shown: Shown): Scene {
   const from = until - shown.span * 1e6;
   const [slots, told] = [choose(all, from, until, SLOTS), within(all, from, until)];
   const rows = eachOnce(slots);
-  const telling = rows.find((row) => row.wait !== null || repeated(row) > 0);
-  const selected = rows.find((row) => row.start === shown.row) ?? telling ?? rows[0];
-  return { cloth, direction, all, slots, rows, told, selected, until };
+  const shows = isRun ? telling(rows) : rows.find((row) => row.wait !== null || repeated(row) > 0);
+  const selected = rows.find((row) => row.start === shown.row) ?? shows ?? rows[0];
+  return { cloth, direction, all, slots, rows, told, selected, until, isRun, slot: (shown.span * 1e6) / SLOTS };
 }
 
 /** Draws the canvases, which have to be on the page. */
 export function paint(weave: Weave, shown: Shown, palette: Palette, isRun: boolean): void {
-  const { direction, slots, all, selected, until } = scene(weave, shown);
+  const { direction, slots, all, selected, until } = scene(weave, shown, isRun);
   const time = { span: shown.span * 1e6, until, gaps: weave[direction].gaps, isRun };
   const of = (id: string): HTMLCanvasElement | null => document.querySelector(`#${id}`);
   const [cloth, strand] = [of("cloth"), of("strand")];
   if (cloth) drawCloth(cloth, slots, time, selected, palette);
-  if (strand && selected) drawStrand(strand, all, selected, palette);
+  if (strand && selected) drawStrand(strand, all, selected, palette, isRun);
   for (const key of document.querySelectorAll<HTMLCanvasElement>("canvas[data-key]")) drawKey(key, palette);
 }
 
@@ -91,7 +96,7 @@ function drawKey(canvas: HTMLCanvasElement, palette: Palette): void {
 
 /** The weave with all that belongs to it; `change` is called with what is to be other. */
 export function view(weave: Weave, shown: Shown, change: (what: Partial<Shown>) => void, isRecorded: boolean): TemplateResult {
-  const now = scene(weave, shown);
+  const now = scene(weave, shown, isRecorded);
   const { direction, all, rows, selected } = now;
   const first = all[0]?.at ?? 0;
   const radio = (name: string, value: string, text: string, is: boolean, set: () => void): TemplateResult =>
@@ -117,7 +122,7 @@ export function view(weave: Weave, shown: Shown, change: (what: Partial<Shown>) 
       </div>
       ${legend(weave, now)}
       ${slider(now, change)}
-      <p class="caption">The strand of that row: its bytes of the stream over time. What a path fills upwards rises, what it fills downwards falls; dashed: ${direction === "sent" ? "sent again, or a copy" : "came a second time"}.</p>
+      <p class="caption">The strand of that row: its bytes of the stream over time. What a path fills from the start rises, what it fills from the end falls; dashed: ${direction === "sent" ? "sent again, or a copy" : "came a second time"}.</p>
       <div class="plot" role="img" aria-label=${selected ? strandWords(weave, selected) : "no row"}>
         <canvas id="strand"></canvas>
       </div>
@@ -153,7 +158,8 @@ function point(event: PointerEvent, { slots }: Scene, change: (what: Partial<Sho
 }
 
 /** How the rows were cut, and which there are. */
-function caption({ cloth, rows, told }: Scene): string {
+function caption(scene: Scene): string {
+  const { cloth, rows, told, slot } = scene;
   const kinds = {
     windows: "a window of the scheduler",
     inferred: "a window, as inferred from the direction in which it was filled",
@@ -163,22 +169,28 @@ function caption({ cloth, rows, told }: Scene): string {
   const drawn = told.length > rows.length ? `${rows.length} of ${told.length} rows are drawn` : `${rows.length} rows`;
   const lost = cloth.leftOut > 0 ? ` ${cloth.leftOut} stretches came and went between two looks.` : "";
   const left = rows.reduce((sum, row) => sum + row.left, 0);
-  const torn = left > 0 ? ` Of these rows ${left} short parts are drawn together with their neighbours, sorted by path.` : "";
+  const torn = left > 0 ? ` Too fine to be drawn: in these rows ${left} short parts are put together by path, so that what is seen there is not as long as they are.` : "";
   const known = cloth.knownTo === null ? "" : ` What has arrived beyond ${(cloth.knownTo / 1e6).toFixed(2)} MB is not known: it came in too many pieces.`;
-  return `The cloth: each row is ${kinds[cloth.cut]}, the newest on top (${drawn}). Across is the place in it, and it is as high as the time in which it was filled.${waits(told)}${every}${torn}${known}${lost}`;
+  return `The cloth: each row is ${kinds[cloth.cut]}, the newest on top (${drawn}). From left to right it goes from its first byte to its last; its height is the time in which it was filled, in steps of ${duration(Math.round(slot / 1e3))}.${waits(scene)}${every}${torn}${known}${lost}`;
 }
 
-/** How long the reader waited, in words. */
-function waits(rows: Row[]): string {
-  const all = rows.flatMap((row) => (row.wait ? [row.wait.ms] : []));
+/** When something was, in words. */
+const when = ({ until, isRun }: Scene, at: number): string =>
+  isRun ? `at ${(at / 1e6).toFixed(2)} s` : `${(Math.max(0, until - at) / 1e6).toFixed(1)} s before`;
+
+/** How long the reader waited, in words: the longest waits, and where they are. */
+function waits(scene: Scene): string {
+  const all = scene.told.filter((row) => row.wait).sort((a, b) => (b.wait?.ms ?? 0) - (a.wait?.ms ?? 0));
   if (all.length === 0) return "";
-  return ` The reader waited within ${all.length === 1 ? "one row" : `${all.length} rows`}, ${duration(Math.max(...all))} at most.`;
+  const longest = all.slice(0, 3).map((row) => `${duration(row.wait?.ms ?? 0)} in the row ${when(scene, row.at)}`);
+  const within = all.length === 1 ? "one row" : `${all.length} rows`;
+  return ` The reader waited within ${within}: ${longest.join(", ")}${all.length > 3 ? ", and less in others" : ""}.`;
 }
 
 const duration = (ms: number): string => (ms < 1000 ? `${ms} ms` : `${(ms / 1e3).toFixed(1)} s`);
 
 /** Chooses a row by keys. */
-function slider({ rows, selected }: Scene, change: (what: Partial<Shown>) => void): TemplateResult {
+function slider({ rows, selected, isRun }: Scene, change: (what: Partial<Shown>) => void): TemplateResult {
   const at = selected ? rows.indexOf(selected) : 0;
   // To the right is newer, as in the charts.
   const move = (event: Event): void => {
@@ -186,7 +198,9 @@ function slider({ rows, selected }: Scene, change: (what: Partial<Shown>) => voi
     change({ row: rows[place]?.start ?? null });
   };
   const wait = selected?.wait ? `; the reader waited ${duration(selected.wait.ms)}` : "";
-  const text = selected ? `at ${(selected.start / 1e6).toFixed(2)} MB of the stream${wait}` : "none";
+  const seconds = (at: number): string => (at / 1e6).toFixed(2);
+  const times = selected && isRun ? `${seconds(selected.at)} to ${seconds(filled(selected))} s, ` : "";
+  const text = selected ? `${times}at ${seconds(selected.start)} MB of the stream${wait}` : "none";
   return html`<div class="timeline">
     <label for="weave-row">Row</label>
     <input id="weave-row" type="range" min="0" max=${Math.max(0, rows.length - 1)} .value=${String(rows.length - 1 - at)} aria-valuetext=${text} @input=${move} />
@@ -213,17 +227,17 @@ function legend(weave: Weave, { told, cloth, direction }: Scene): TemplateResult
   const key = (kind: string, text: unknown, path = 0): TemplateResult =>
     html`<li><canvas data-key=${kind} data-path=${path} aria-hidden="true" width="26" height="12"></canvas> ${text}</li>`;
   const any = [...shares(told).keys()][0] ?? 0;
-  const upwards = cloth.cut === "fixed" ? nothing : key("backward", "filled downwards: the edge is where it began", any);
+  const upwards = cloth.cut === "fixed" ? nothing : key("backward", "filled from its end: the dark edge is where that began", any);
   return html`<ul class="legend" id="weave-legend">
     ${[...shares(told)].map(([path, share]) => key("new", html`<strong>${weave.name(path)}</strong> ${(share * 100).toFixed(0)} %`, path))}
     ${upwards}
     ${direction === "sent"
-      ? html`${key("missing", "faint: not known to have arrived", any)}
-          ${key("again", "stripes like \\: sent again, in place of what a stalled path has", any)}
-          ${key("copy", "stripes like /: a copy of what another path has", any)}`
+      ? html`${key("missing", "faint: sent, and not known to have arrived", any)}
+          ${key("again", "stripes like \\: sent again, as another path has it and is slow or gone; it is drawn where it belongs in the stream", any)}
+          ${key("copy", "stripes like /: sent over two paths at once, to be safe", any)}`
       : html`${key("none", "blank: has not arrived", any)}
           ${key("copy", "stripes like /: came a second time", any)}`}
-    ${key("wait", "outlined: the reader waited for it, 50 ms or more, while later bytes were there")}
+    ${key("wait", "outlined: the reader waited for these bytes, 50 ms or more, while later ones were there; the outline's length is bytes, not time")}
   </ul>`;
 }
 
@@ -232,7 +246,9 @@ function howToRead(direction: Direction): TemplateResult {
     <summary>How to read it</summary>
     <p>
       Each colour is a path. Where two paths fill a row from both ends, they meet at a seam; it wanders
-      with their rates. A thin line means that nothing was ${direction} then.
+      with their rates. The path that would deliver first begins at the start, on the left: where the colours change
+      sides, that was the other one from then on. A path that gets slow has less of each row, and the rows get higher;
+      one that is gone has no part of the rows that follow. A thin line means that nothing was ${direction} then.
       ${direction === "sent"
         ? `A path that stalls leaves its part faint: the bytes are on their way and do not arrive. If they come
           before others that have arrived, the reader waits, and they are outlined. Then another path sends them
@@ -244,6 +260,9 @@ function howToRead(direction: Direction): TemplateResult {
     </p>
   </details>`;
 }
+
+/** What is at the head of the column of times. */
+const timeHead = (isRun: boolean): TemplateResult => html`${isRun ? "begun" : "age"} <span class="unit">s</span>`;
 
 const percent = (part: number, whole: number): string => `${((100 * part) / whole).toFixed(0)} %`;
 
@@ -263,7 +282,7 @@ function strandWords(weave: Weave, row: Row): string {
 }
 
 /** What is behind the picture. */
-function table(weave: Weave, { rows, until, direction }: Scene): TemplateResult {
+function table(weave: Weave, { rows, until, direction, isRun }: Scene): TemplateResult {
   const paths = [...shares(rows).keys()];
   const sum = (row: Row, is: (part: Row["parts"][number]) => boolean): number =>
     row.parts.filter(is).reduce((total, part) => total + part.to - part.from, 0);
@@ -276,7 +295,7 @@ function table(weave: Weave, { rows, until, direction }: Scene): TemplateResult 
     };
     const missing = row.missing.reduce((total, [from, to]) => total + to - from, 0);
     return html`<tr>
-      <th scope="row">${number((until - row.at) / 1e6)}</th>
+      <th scope="row">${isRun ? (row.at / 1e6).toFixed(2) : number((until - row.at) / 1e6)}</th>
       <td>${(row.start / 1e6).toFixed(2)}</td>
       <td>${bytes(row.length)}</td>
       ${paths.map((path) => html`<td>${of(path)}</td>`)}
@@ -289,10 +308,10 @@ function table(weave: Weave, { rows, until, direction }: Scene): TemplateResult 
   return scrolled(
     "The weave, as a table",
     html`<table>
-      <caption>Rows of what was ${direction}, as drawn; ↑ filled upwards, ↓ downwards</caption>
+      <caption>Rows of what was ${direction}, as drawn; ↑ filled from the start, ↓ from the end</caption>
       <thead>
         <tr>
-          <th scope="col">age <span class="unit">s</span></th>
+          <th scope="col">${timeHead(isRun)}</th>
           <th scope="col">offset <span class="unit">MB</span></th>
           <th scope="col">length</th>
           ${paths.map((path) => html`<th scope="col">${weave.name(path)}</th>`)}
