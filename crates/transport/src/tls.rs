@@ -346,8 +346,12 @@ fn make_below(dir: &Path, shared: &Path) -> io::Result<()> {
 fn make_identity(dir: &Path, path: &Path, names: &[String]) -> io::Result<()> {
     make_state_dir(dir)?;
     let names = [&[SELF_SIGNED_NAME.to_owned()], names].concat();
-    let made = rcgen::generate_simple_self_signed(names).map_err(io::Error::other)?;
-    let pem = made.cert.pem() + &made.signing_key.serialize_pem();
+    let mut params = rcgen::CertificateParams::new(names).map_err(io::Error::other)?;
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params.distinguished_name.push(rcgen::DnType::CommonName, SELF_SIGNED_NAME);
+    let key = rcgen::KeyPair::generate().map_err(io::Error::other)?;
+    let certificate = params.self_signed(&key).map_err(io::Error::other)?;
+    let pem = certificate.pem() + &key.serialize_pem();
     // A name that nobody can guess, and a file that was not there: in a directory that others may
     // write to, a link of theirs would have another file overwritten.
     let number = random_seed().map_err(io::Error::other)?;

@@ -1456,13 +1456,13 @@ x.findIndex(time2=>time2>=page2.span.from));return b`<figure>
   </figure>`}function keys(lines){return b`<ul class="legend">
     ${lines.map(line=>b`<li>${swatch(line.color)} ${line.label}</li>`)}
   </ul>`}function listed({status:status2,listsMore},{list}){let more=status2?.connections_unlisted??0;if(more===0&&!listsMore)
-return A;let words2=listsMore?"List the busiest only":"List as many as there may be";return b`<p class="empty">
+return A;let words2=listsMore?"List the busiest only":"List all (up to 1,000)";return b`<p class="empty">
     ${more>0?b`and ${more} more`:A}
     <button type="button" name="list" @click=${()=>list(!listsMore)}>${words2}</button>
   </p>`}function weave(page2,{watch,weave:weave2}){let{weave:watched,status:status2}=page2,known=(status2?.connections??
-[]).map(one=>[one.number,`#${one.number} ${one.label??"kept ready"}`]);watched?.connection!=null&&!known.some(([number2])=>number2===
-watched.connection)&&known.unshift([watched.connection,`#${watched.connection} ${watched.over?"(over)":""}`]);let choose2=event=>{
-let{value}=event.target;watch(value===""?null:Number(value))};return b`<section aria-labelledby="weave-heading" ?hidden=${!hasConnections(
+[]).map(one=>[one.number,`#${one.number} ${one.label??"kept ready"}`]).sort(([one],[other])=>one-other);watched?.connection!=
+null&&!known.some(([number2])=>number2===watched.connection)&&known.unshift([watched.connection,`#${watched.connection} ${watched.
+over?"(over)":""}`]);let choose2=event=>{let{value}=event.target;watch(value===""?null:Number(value))};return b`<section aria-labelledby="weave-heading" ?hidden=${!hasConnections(
 page2)}>
     <div class="bar-of-controls">
       <h2 id="weave-heading">Weave</h2>
@@ -1474,7 +1474,7 @@ page2)}>
         </select>
       </label>
     </div>
-    ${watched?b`${watched.over?b`<p class="empty" role="status">There is nothing more to see of it: it is over, or has no weave.</p>`:
+    ${watched?b`${watched.over?b`<p class="empty" role="status">Nothing more comes of it: the connection is over, or it has no weave.</p>`:
 A}
           ${view(watched,page2.weaveShown,weave2,!1)}`:b`<p class="empty">Choose a connection to see which path carries which part of its stream. The daemon records it for as long as it is watched.</p>`}
   </section>`}function events(page2,{problems}){let isShown=event=>!page2.problemsOnly||event.level==="error"||event.level===

@@ -61,7 +61,7 @@ throw new Error("AAC says nothing of how it is coded");return{codec:`mp4a.40.${d
 scale},gop){let media=box(segment,"mdat"),packaged=view(path(segment,"moof","mfhd")).getUint32(4)-1,time=view(path(segment,
 "moof","traf","tfdt")),begins=1e3*(time.getUint8(0)===1?Number(time.getBigUint64(4)):time.getUint32(4))/scale-packaged*gop,
 at=0;return runs(path(segment,"moof","traf")).map(({size,time:time2})=>{if(at+size>media.length)throw new Error("a frame\
- of sound is cut short; is the package damaged?");return at+=size,{data:media.subarray(at-size,at),at:begins+1e3*time2/scale}})}var AHEAD=400,AT_ONCE=16,GAP=1,FAILURES=8,Sound=class{constructor(clock2,post2){this.clock=clock2;this.post=post2}clock;post;manifest=null;on=!1;decoder=null;ending=new Set;failures=0;trouble="";newest;setup=null;waiting=[];ends=NaN;start(manifest2){
+ of sound is cut short; is the package damaged?");return at+=size,{data:media.subarray(at-size,at),at:begins+1e3*time2/scale}})}var AHEAD=400,AT_ONCE=16,FAILURES=8,Sound=class{constructor(clock2,post2){this.clock=clock2;this.post=post2}clock;post;manifest=null;on=!1;decoder=null;ending=new Set;failures=0;trouble="";newest;setup=null;waiting=[];ends=NaN;start(manifest2){
 this.stop(),this.setup=null,[this.failures,this.trouble]=[0,""],this.manifest=manifest2}turn(on){this.on=on,this.waiting=
 [],this.close(),on&&this.begin(this.newest)}begin(tile2){if(this.newest=tile2,!(!tile2||!this.on||!this.manifest?.sound))
 try{let{gop}=this.manifest;this.setup??=soundSetup(tile2.init);let all=frames(tile2.segment,this.setup,gop);if(!all.every(
@@ -74,9 +74,10 @@ ending,this.decoder])decoder&&decoder.state!=="closed"&&decoder.close();this.end
 NaN}finish(){let{decoder}=this;if(this.decoder=null,!decoder||decoder.state==="closed")return;this.ending.add(decoder);let close=()=>{
 this.ending.delete(decoder)&&decoder.state!=="closed"&&decoder.close()};decoder.flush().then(close,close)}fail(why){this.
 failures+=1;let text2=`the sound cannot be decoded: ${why}`;text2!==this.trouble&&this.post({is:"trouble",text:text2}),this.
-trouble=text2}decode({data,at},lasts){if((this.decoder?.decodeQueueSize??0)>=AT_ONCE)return!1;Math.abs(at-this.ends)<=GAP||
-this.finish(),this.ends=at+lasts;try{this.decoder??=this.open(),this.decoder.decode(new EncodedAudioChunk({type:"key",timestamp:Math.
-round(1e3*at),data}))}catch(error){this.close(),this.fail(String(error))}return!0}open(){let decoder=new AudioDecoder({output:data=>this.
+trouble=text2}decode({data,at},lasts){if((this.decoder?.decodeQueueSize??0)>=AT_ONCE)return!1;let since=at-this.ends;if(since<
+-lasts/2&&since>-lasts-1)return!0;let goesOn=Math.abs(since)<lasts;goesOn||this.finish(),this.ends=(goesOn?this.ends:at)+
+lasts;try{this.decoder??=this.open(),this.decoder.decode(new EncodedAudioChunk({type:"key",timestamp:Math.round(1e3*at),
+data}))}catch(error){this.close(),this.fail(String(error))}return!0}open(){let decoder=new AudioDecoder({output:data=>this.
 heard(data),error:error=>{this.decoder===decoder&&(this.decoder=null),this.fail(error.message)}}),{codec,description}=this.
 setup,{rate,channels}=this.manifest?.sound??{rate:0,channels:0};return decoder.configure({codec,description,sampleRate:rate,
 numberOfChannels:channels}),decoder}heard(data){this.failures=0;let channels=Array.from({length:data.numberOfChannels},(_,planeIndex)=>{

@@ -273,6 +273,48 @@ test("a browser that does not play is said to, one that stops is asked to go on,
   assert.equal(played.length, 2);
 });
 
+test("the sound of a package that is played again goes on, however many frames it has", async () => {
+  const times = [];
+  let [made, at] = [0, 0];
+  globalThis.AudioDecoder = class {
+    state = "configured";
+    decodeQueueSize = 0;
+    constructor() {
+      made += 1;
+    }
+    configure() {}
+    decode({ timestamp }) {
+      times.push(timestamp);
+    }
+    async flush() {}
+    close() {}
+  };
+  globalThis.EncodedAudioChunk = class {
+    constructor(chunk) {
+      Object.assign(this, chunk);
+    }
+  };
+  const sound = new Sound(Object.assign(new Clock(), { position: () => at }), assert.fail);
+  const [init, segment] = [await fixture("sound-init.mp4"), await fixture("sound.m4s")];
+  const place = (name) => segment.findIndex((_, n) => text(segment.subarray(n, n + 4)) === name) + 8;
+  // It becomes the first of its package, and the only one: 23 frames, where 22.5 have room.
+  const view = new DataView(segment.buffer, segment.byteOffset);
+  view.setUint32(place("mfhd"), 1);
+  view.setBigUint64(place("tfdt"), 0n);
+  sound.turn(true);
+  sound.start({ gop: 480, sound: { channels: 1, rate: 48_000 } });
+  for (let gop = 0; gop < 20; gop++) {
+    sound.begin({ gop, tile: wire.SOUND, qp: 0, init, segment });
+    at = 480 * gop;
+    for (let n = 0; n < 3; n++) sound.step();
+    at += 200;
+    sound.step();
+  }
+  assert.deepEqual([made, times.length], [1, 451]);
+  const last = (1024_000 / 48) * 450;
+  assert.ok(Math.abs(times.at(-1) - last) < 11_000, `${times.at(-1)} is where ${last} should be`);
+});
+
 test("sound is decoded shortly before it is heard, from the beginning after a gap, and for who listens", async () => {
   const decoders = [];
   globalThis.AudioDecoder = class {
@@ -327,7 +369,7 @@ test("sound is decoded shortly before it is heard, from the beginning after a ga
   begin(3);
   at = 1400;
   sound.step();
-  // What was before the gap is decoded to its end.
+  // What was before the gap is decoded to its end, and then it begins anew.
   assert.deepEqual([decoders.length, decoders[0].state, decoders[1].times[0]], [2, "configured", 1_512_000]);
   await new Promise((done) => setTimeout(done, 0));
   assert.equal(decoders[0].state, "closed");

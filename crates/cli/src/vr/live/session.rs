@@ -66,7 +66,7 @@ impl fmt::Display for Tally {
         let megabytes = |bytes: u64| bytes as f64 / 1e6;
         write!(
             f,
-            "it reported {} tiles of {:.2} MB, {} of them in time, of {sent} of {:.2} MB sent; \
+            "it reported {} tiles of {:.2} MB (sound counts as one of its GoP), {} of them in time, of {sent} of {:.2} MB sent; \
              {expired} were too late to be",
             reported.tiles,
             megabytes(reported.bytes.as_u64()),

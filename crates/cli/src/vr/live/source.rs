@@ -243,7 +243,7 @@ impl Teller {
         match event {
             LiveEvent::Gop(gop) => self.tell_gop(gop.gop.number, gop.lost.as_ref()),
             LiveEvent::LeftOut(gops) => tracing::info!(
-                "{name}: {gops} GoP that came after its time is left out, to be as far behind as said"
+                "{name}: what came while it was examined, {gops} GoP, is left out, to be as far behind it as said"
             ),
             LiveEvent::Resized => tracing::warn!(
                 "{name}: its pictures have changed their size; they are scaled to the size of before"
@@ -275,7 +275,7 @@ impl Teller {
             Some(Lost::Encoder { behind }) => {
                 self.lost += 1;
                 tracing::warn!(
-                    "{name}: GoP {number} is left out, as the encoder is {:.1} s behind ({} GoPs so far); \
+                    "{name}: GoP {number} is left out, as the encoder is {:.1} s behind ({} so far); \
                      give it less (--size, --fps, fewer --qp) or more time (--delay)",
                     behind.as_secs_f64(),
                     self.lost
@@ -283,10 +283,7 @@ impl Teller {
             }
             Some(Lost::Failed(why)) => {
                 self.lost += 1;
-                tracing::warn!(
-                    "{name}: GoP {number} is left out ({} GoPs so far): {why}",
-                    self.lost
-                );
+                tracing::warn!("{name}: GoP {number} is left out ({} so far): {why}", self.lost);
             }
             Some(Lost::Source) | None => tracing::debug!("{name}: GoP {number} is there"),
         }

@@ -281,7 +281,7 @@ function keys(lines: { label: string; color: number }[]): TemplateResult {
 function listed({ status, listsMore }: Page, { list }: Actions): TemplateResult | typeof nothing {
   const more = status?.connections_unlisted ?? 0;
   if (more === 0 && !listsMore) return nothing;
-  const words = listsMore ? "List the busiest only" : "List as many as there may be";
+  const words = listsMore ? "List the busiest only" : "List all (up to 1,000)";
   return html`<p class="empty">
     ${more > 0 ? html`and ${more} more` : nothing}
     <button type="button" name="list" @click=${() => list(!listsMore)}>${words}</button>
@@ -292,7 +292,8 @@ function listed({ status, listsMore }: Page, { list }: Actions): TemplateResult 
 function weave(page: Page, { watch, weave }: Actions): TemplateResult {
   const { weave: watched, status } = page;
   const listed = status?.connections ?? [];
-  const known = listed.map((one): [number, string] => [one.number, `#${one.number} ${one.label ?? "kept ready"}`]);
+  const named = listed.map((one): [number, string] => [one.number, `#${one.number} ${one.label ?? "kept ready"}`]);
+  const known = named.sort(([one], [other]) => one - other);
   // One that is over stays while it is looked at.
   if (watched?.connection != null && !known.some(([number]) => number === watched.connection)) {
     known.unshift([watched.connection, `#${watched.connection} ${watched.over ? "(over)" : ""}`]);
@@ -313,7 +314,7 @@ function weave(page: Page, { watch, weave }: Actions): TemplateResult {
       </label>
     </div>
     ${watched
-      ? html`${watched.over ? html`<p class="empty" role="status">There is nothing more to see of it: it is over, or has no weave.</p>` : nothing}
+      ? html`${watched.over ? html`<p class="empty" role="status">Nothing more comes of it: the connection is over, or it has no weave.</p>` : nothing}
           ${weaveView(watched, page.weaveShown, weave, false)}`
       : html`<p class="empty">Choose a connection to see which path carries which part of its stream. The daemon records it for as long as it is watched.</p>`}
   </section>`;

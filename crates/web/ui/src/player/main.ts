@@ -13,7 +13,7 @@ import { Look, type View } from "./look.js";
 import { type Heard, type Picture, THERE, type TileState, type ToPage, type ToWorker } from "./talk.js";
 import { plays, Speaker } from "./speaker.js";
 import { isHeld, Tilt } from "./tilt.js";
-import { type Actions, mean, type Page, refused, type Sample, view } from "./view.js";
+import { type Actions, mean, type Page, refused, type Report, type Sample, view } from "./view.js";
 import { Waiting } from "./waiting.js";
 
 /** So many samples make what is shown of the paths, two seconds: GoPs come in bursts. */
@@ -41,6 +41,8 @@ const page: Page = {
   place: null,
   sample: null,
   report: null,
+  stood: 0,
+  leftOut: 0,
   trouble: "",
   delay: 0,
   marks: false,
@@ -199,6 +201,7 @@ class Player {
         break;
       case "manifest":
         [page.manifest, page.gop, page.figures] = [message.manifest, -1, null];
+        [page.stood, page.leftOut] = [0, 0];
         page.trouble = "";
         page.sound = message.manifest.sound && { on: page.sound?.on ?? false };
         if (!page.sound) this.speaker.stop();
@@ -231,7 +234,9 @@ class Player {
         this.look.span(this.samples.at(-1)?.fov);
         break;
       case "report":
-        page.report = JSON.parse(message.text);
+        page.report = JSON.parse(message.text) as Report;
+        page.stood += page.report.stalled_s;
+        page.leftOut += page.report.dropped;
         break;
       case "trouble":
         page.trouble = message.text;

@@ -9,8 +9,6 @@ import type { Manifest, Tile } from "./wire.js";
 const AHEAD = 400;
 /** What a decoder has taken and not yet decoded, at most. */
 const AT_ONCE = 16;
-/** A frame that begins by so much elsewhere than where the one before it ends does not go on with it, ms. */
-const GAP = 1;
 /** Decoders that fail so often, and decode nothing in between, are not tried again. */
 const FAILURES = 8;
 
@@ -119,9 +117,14 @@ export class Sound {
   /** Decodes a frame; `false` while there is no room. */
   private decode({ data, at }: Frame, lasts: number): boolean {
     if ((this.decoder?.decodeQueueSize ?? 0) >= AT_ONCE) return false;
+    // Where a package begins anew a part of a frame is too much or too little: it goes on, and once that is more
+    // than half of one, one is left out.
+    const since = at - this.ends;
+    if (since < -lasts / 2 && since > -lasts - 1) return true;
     // A frame overlaps with the one before it, and times are counted from the first.
-    if (!(Math.abs(at - this.ends) <= GAP)) this.finish();
-    this.ends = at + lasts;
+    const goesOn = Math.abs(since) < lasts;
+    if (!goesOn) this.finish();
+    this.ends = (goesOn ? this.ends : at) + lasts;
     try {
       this.decoder ??= this.open();
       this.decoder.decode(new EncodedAudioChunk({ type: "key", timestamp: Math.round(1000 * at), data }));

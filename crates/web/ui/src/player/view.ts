@@ -28,6 +28,8 @@ export interface Report {
   late: number;
   dropped: number;
   psnr_db: number | null;
+  /** How long the picture stood still before it. */
+  stalled_s: number;
 }
 
 export interface Page {
@@ -39,6 +41,9 @@ export interface Page {
   place: Place | null;
   sample: Sample | null;
   report: Report | null;
+  /** Of all reports: how long the picture stood still, s, and tiles that the server left out. */
+  stood: number;
+  leftOut: number;
   trouble: string;
   delay: number;
   marks: boolean;
@@ -74,9 +79,15 @@ export interface Actions {
 const number = (value: number, digits = 0) => value.toFixed(digits);
 const share = (part: number, of: number) => (of > 0 ? `${number((100 * part) / of, 1)} %` : "–");
 
+const isOver = ({ link }: Page) => link.is === "over" || link.is === "refused";
+
 /** Whether the program waits for what is to be shown. */
 const isStill = ({ link, figures, place }: Page) =>
   link.is === "live" && figures !== null && place?.moves === false;
+
+/** Whether nothing is shown of this GoP, and nothing was on its way. */
+const hasNothing = ({ link, tiles }: Page) =>
+  link.is === "live" && tiles.length > 0 && tiles.every(({ qp, late }) => qp === null && !late);
 
 function says(page: Page): string {
   const { link, manifest, gop } = page;
@@ -85,7 +96,7 @@ function says(page: Page): string {
       return "connecting";
     case "live":
       if (!manifest || gop < 0) return "waiting for the stream";
-      return `${isStill(page) ? "the picture stands still: what is next has not come" : "live"}${page.place && !page.place.steers ? "; another page steers" : ""}`;
+      return `${isStill(page) ? "the picture stands still: what is next has not come" : hasNothing(page) ? "live, but the server sent nothing of this part: what is seen is older, or grey" : "live"}${page.place && !page.place.steers ? "; another page steers" : ""}`;
     case "over":
       return "the stream is over";
     default:
@@ -121,7 +132,8 @@ function rows(page: Page): [string, string][] {
     if (page.gop >= 0) all.push(["GoP", gops > 0 ? `${page.gop + 1} of ${gops}` : `${page.gop + 1}, live`]);
   }
   if (page.tiles.length > 0) all.push(["Tiles shown", qualities(page)]);
-  for (const [name, mbps, up] of sample?.paths ?? []) {
+  // What is over has no rates.
+  for (const [name, mbps, up] of isOver(page) ? [] : (sample?.paths ?? [])) {
     all.push([`Path ${name}`, up ? `${number(mbps, 2)} Mb/s` : `${number(mbps, 2)} Mb/s, down`]);
   }
   if (report) {
@@ -133,11 +145,15 @@ function rows(page: Page): [string, string][] {
   if (figures) {
     const pictures = figures.shown + figures.dropped;
     all.push(["Pictures shown", `${figures.shown} of ${pictures} (${share(figures.shown, pictures)})`]);
+    if (page.stood > 0) all.push(["The picture stood still", `${number(page.stood, 1)} s in all`]);
+    if (page.leftOut > 0) all.push(["Tiles left out by the server", String(page.leftOut)]);
     all.push(["Tiles late by the network", String(figures.lateNetwork)]);
     all.push(["Tiles late by decoding", String(figures.lateDecoding)]);
     const { gops, bytes } = figures.ahead;
-    all.push(["Waiting to be shown", `${gops} GoPs, ${number(bytes / 1e6, 2)} MB`]);
-    all.push(["Ready before its time", `${number(figures.lead)} ms at least, of ${number(page.delay)} ms`]);
+    if (isOver(page)) return all;
+    all.push(["Waiting to be shown", `${gops} ${gops === 1 ? "GoP" : "GoPs"}, ${number(bytes / 1e6, 2)} MB`]);
+    const lead = figures.lead < 0 ? `${number(-figures.lead)} ms too late` : `${number(figures.lead)} ms at least`;
+    all.push(["Ready before its time", `${lead}, of ${number(page.delay)} ms`]);
   }
   if (page.sound?.on) all.push(["Sound", hears(page.heard)]);
   if (place) {
@@ -157,7 +173,7 @@ export function view(page: Page, actions: Actions): TemplateResult {
   return html`
     <h1 class="unseen">Weftline player</h1>
     <div class="bar">
-      <p class="link ${isStill(page) ? "still" : link.is}" role="status">${says(page)}</p>
+      <p class="link ${isStill(page) || hasNothing(page) ? "still" : link.is}" role="status">${says(page)}</p>
       <p class="direction">${page.direction}</p>
       <div class="controls">
         ${steers ? nothing : html`<button name="steer" @click=${actions.steer}>Steer</button>`}
