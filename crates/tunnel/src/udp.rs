@@ -180,43 +180,70 @@ pub(crate) fn send_by_ourselves(
     segment_size: Option<usize>,
     class: Class,
 ) -> io::Result<()> {
-    let mut control = Vec::new();
+    let mut control = Control::default();
     let (level, kind) = match to.peer.ip().to_canonical() {
         IpAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TOS),
         IpAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
     };
-    push_control(level, kind, &i32::from(class.0).to_ne_bytes(), &mut control);
+    control.push(level, kind, &[&i32::from(class.0).to_ne_bytes()]);
     if let Some(segment) = segment_size {
         let segment = u16::try_from(segment).map_err(|_| io::ErrorKind::InvalidInput)?;
-        push_control(libc::SOL_UDP, libc::UDP_SEGMENT, &segment.to_ne_bytes(), &mut control);
+        control.push(libc::SOL_UDP, libc::UDP_SEGMENT, &[&segment.to_ne_bytes()]);
     }
     match to.own {
         None => {}
         // As `in_pktinfo` (ip(7)): no interface, from this address, and one that counts on arrival only.
         Some(IpAddr::V4(own)) => {
-            let info = [[0; 4], own.octets(), [0; 4]].concat();
-            push_control(libc::IPPROTO_IP, libc::IP_PKTINFO, &info, &mut control);
+            control.push(libc::IPPROTO_IP, libc::IP_PKTINFO, &[&[0; 4], &own.octets(), &[0; 4]]);
         }
         // As `in6_pktinfo` (ipv6(7)): from this address, and no interface.
         Some(IpAddr::V6(own)) => {
-            let info = [&own.octets()[..], &[0; 4]].concat();
-            push_control(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info, &mut control);
+            control.push(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &[&own.octets(), &[0; 4]]);
         }
     }
     let (address, parts) = (SockAddr::from(to.peer), [IoSlice::new(contents)]);
-    let message = MsgHdr::new().with_addr(&address).with_buffers(&parts).with_control(&control);
+    let message =
+        MsgHdr::new().with_addr(&address).with_buffers(&parts).with_control(control.bytes());
     SockRef::from(socket).sendmsg(&message, 0).map(drop)
 }
 
-/// Appends a control message, aligned as `CMSG_NXTHDR` (cmsg(3)) wants it.
-fn push_control(level: i32, kind: i32, data: &[u8], out: &mut Vec<u8>) {
-    const ALIGNMENT: usize = size_of::<usize>();
-    let length = ALIGNMENT + 2 * size_of::<i32>() + data.len();
-    out.extend_from_slice(&length.to_ne_bytes());
-    out.extend_from_slice(&level.to_ne_bytes());
-    out.extend_from_slice(&kind.to_ne_bytes());
-    out.extend_from_slice(data);
-    out.resize(out.len().next_multiple_of(ALIGNMENT), 0);
+/// Room for three control messages of 40 bytes at most each.
+const CONTROL: usize = 3 * 40;
+
+/// Control messages (cmsg(3)).
+struct Control {
+    all: [u8; CONTROL],
+    length: usize,
+}
+
+impl Default for Control {
+    fn default() -> Self {
+        Self { all: [0; CONTROL], length: 0 }
+    }
+}
+
+impl Control {
+    /// Appends one with these data, aligned as `CMSG_NXTHDR` wants it.
+    fn push(&mut self, level: i32, kind: i32, data: &[&[u8]]) {
+        const ALIGNMENT: usize = size_of::<usize>();
+        let begun = self.length;
+        let content: usize = data.iter().map(|part| part.len()).sum();
+        let length = ALIGNMENT + 2 * size_of::<i32>() + content;
+        self.extend(&length.to_ne_bytes());
+        self.extend(&level.to_ne_bytes());
+        self.extend(&kind.to_ne_bytes());
+        data.iter().for_each(|part| self.extend(part));
+        self.length = begun + length.next_multiple_of(ALIGNMENT);
+    }
+
+    fn extend(&mut self, bytes: &[u8]) {
+        self.all[self.length..][..bytes.len()].copy_from_slice(bytes);
+        self.length += bytes.len();
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.all[..self.length]
+    }
 }
 
 /// Whether an address is of one link: the interface is needed besides, and the system finds both by itself.

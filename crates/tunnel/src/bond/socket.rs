@@ -5,6 +5,7 @@ use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::ops::{Add, AddAssign};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSocketState};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -34,6 +35,8 @@ const LITTLE_BATCH: usize = 4096;
 pub(super) struct LaneSocket {
     socket: UdpSocket,
     state: UdpSocketState,
+    /// The system sends each datagram, but not several together.
+    one_by_one: AtomicBool,
 }
 
 impl LaneSocket {
@@ -72,7 +75,7 @@ impl LaneSocket {
         stop_timestamps(&socket)?;
         let _ = state.set_recv_buffer_size((&socket).into(), BUFFER);
         let _ = state.set_send_buffer_size((&socket).into(), BUFFER);
-        Ok(Self { socket, state })
+        Ok(Self { socket, state, one_by_one: AtomicBool::new(false) })
     }
 
     /// Reads once; each datagram is handed to `each`, with where it came from and the ECN field of its IP
@@ -119,6 +122,9 @@ impl LaneSocket {
     }
 
     fn most_segments(&self) -> usize {
+        if self.one_by_one.load(Ordering::Relaxed) {
+            return 1;
+        }
         self.state.max_gso_segments().max(1)
     }
 }
@@ -324,10 +330,16 @@ impl Batch {
             Ok(()) => true,
             // Some kernels say so where a segment is longer than the link takes.
             Err(error) if count > 1 && is_of_segments(&error) => {
-                let mut is_there = true;
+                let (mut is_there, mut sent) = (true, 0);
                 for one in self.bytes.chunks(self.segment) {
-                    let sent = socket.send(to, one, None);
-                    is_there &= sent.map_or_else(|error| unsent.note(&error, 1, way), |()| true);
+                    match socket.send(to, one, None) {
+                        Ok(()) => sent += 1,
+                        Err(error) => is_there &= unsent.note(&error, 1, way),
+                    }
+                }
+                // As quinn-udp does where it sends: the next would be refused as well.
+                if sent == count && error.raw_os_error() != Some(libc::EMSGSIZE) {
+                    socket.one_by_one.store(true, Ordering::Relaxed);
                 }
                 is_there
             }
