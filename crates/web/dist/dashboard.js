@@ -132,26 +132,26 @@ let[y2,high]=[from*6+1,(to-from)*6];if(stripes(ctx,64,y2,scale,high,high,palette
 ecorded";ctx.textAlign="center",ctx.textBaseline="middle";let wide=ctx.measureText(words2).width+12;ctx.fillStyle=palette2.
 ground,ctx.fillRect(64+(scale-wide)/2,y2+high/2-8,wide,16),ctx.fillStyle=palette2.soft,ctx.fillText(words2,64+scale/2,y2+
 high/2)}function ticks(slots,{span,until,isRun}){let step=[.25,.5,1,2,5,10,15,30,60].find(seconds=>span/1e6/seconds<=6)??
-span/4e6,found=[0],first=isRun?until/1e6%step:step;for(let ago=first;ago*1e6<span;ago+=step){let slot=ago*1e6*slots/span;
-slot>2.5&&slot<slots-2.5&&found.push(slot)}return[...found,slots]}function time(ctx,slot,slots,{span,until,isRun},palette2){
-let ago=slot/slots*span,digits=span<8e6?2:1;ctx.fillStyle=palette2.soft,ctx.textAlign="right",ctx.textBaseline=slot===0?
-"top":slot===slots?"bottom":"middle";let said=isRun?(Math.max(0,until-ago)/1e6).toFixed(digits):`−${(ago/1e6).toFixed(
-digits)}`;ctx.fillText(slot===0&&!isRun?"newest":`${said} s`,54,slot*6+1)}function slotAt(y2,slots){return Math.max(0,Math.
-min(slots-1,Math.floor((y2-1)/6)))}function strandTime(row){let last=Math.max(...row.parts.map(part=>part.last),row.at),
-span=Math.min(2e6,Math.max(4e4,(last-row.at)*1.5)),from=row.at-Math.min(span*.25,4e4/2);return[from,from+span]}function drawStrand(canvas,rows,around,palette2,isRun){
-let[ctx,width]=begin(canvas,190),[from,to]=strandTime(around),shown=rows.flatMap(row=>row.parts.filter(part=>part.last>=
-from&&part.first<=to).map(part=>({...part,from:row.start+part.from,to:row.start+part.to}))),near=at=>Math.abs(at-around.
-start)<=8*around.length,parts=shown.filter(part=>near(part.from)),least=Math.min(around.start,...parts.map(part=>part.from)),
-most=Math.max(around.start+around.length,...parts.map(part=>part.to)),[top,bottom]=[8,168],x2=time2=>64+(time2-from)/(to-
-from)*(width-64-6),y2=offset=>bottom-(offset-least)/(most-least)*(bottom-top);ctx.fillStyle=palette2.grid;let high=y2(around.
-start)-y2(around.start+around.length);ctx.fillRect(64,y2(around.start+around.length),width-64-6,Math.max(1,high)),ctx.save(),
-ctx.beginPath(),ctx.rect(64,0,width-64-6,bottom+2),ctx.clip(),ctx.lineCap="round";for(let part of parts){let[begins,ends]=part.
-backward?[part.to,part.from]:[part.from,part.to];ctx.strokeStyle=palette2.of(part.path),ctx.lineWidth=part.why==="new"?2.5:
-2,ctx.setLineDash(part.why==="new"?[]:part.why==="copy"?[2,4]:[6,3]),ctx.beginPath(),ctx.moveTo(x2(part.first),y2(begins)),
-ctx.lineTo(Math.max(x2(part.last),x2(part.first)+1),y2(ends)),ctx.stroke()}ctx.restore(),ctx.fillStyle=palette2.soft,ctx.
-textBaseline="bottom",ctx.textAlign="left";let said=at=>isRun?`${(at/1e6).toFixed(2)} s`:`${((at-from)/1e3).toFixed(0)} \
-ms`;ctx.fillText(said(from),64,188),ctx.textAlign="right",ctx.fillText(said(to),width-6,188),ctx.textBaseline="top",ctx.
-fillText("stream ↑",56,top)}var SPANS=[[2,"2 s"],[10,"10 s"],[60,"1 min"]];function shownAtFirst(){return{span:SPANS[1][0],direction:null,row:null,until:null,
+span/4e6,found=[0],first=isRun?until/1e6%step:step,last=isRun?Math.min(span,until):span,end=last*slots/span;for(let ago=first;ago*
+1e6<last;ago+=step){let slot=ago*1e6*slots/span;slot>2.5&&slot<end-2.5&&found.push(slot)}return[...found,end]}function time(ctx,slot,slots,{
+span,until,isRun},palette2){let ago=slot/slots*span,digits=span<8e6?2:1;ctx.fillStyle=palette2.soft,ctx.textAlign="right",
+ctx.textBaseline=slot===0?"top":slot>slots-2.5?"bottom":"middle";let said=isRun?(Math.max(0,until-ago)/1e6).toFixed(digits):
+`−${(ago/1e6).toFixed(digits)}`;ctx.fillText(slot===0&&!isRun?"newest":`${said} s`,54,slot*6+1)}function slotAt(y2,slots){
+return Math.max(0,Math.min(slots-1,Math.floor((y2-1)/6)))}function strandTime(row){let last=Math.max(...row.parts.map(part=>part.
+last),row.at),span=Math.min(2e6,Math.max(4e4,(last-row.at)*1.5)),from=row.at-Math.min(span*.25,4e4/2);return[from,from+span]}
+function drawStrand(canvas,rows,around,palette2,isRun){let[ctx,width]=begin(canvas,190),[from,to]=strandTime(around),shown=rows.
+flatMap(row=>row.parts.filter(part=>part.last>=from&&part.first<=to).map(part=>({...part,from:row.start+part.from,to:row.
+start+part.to}))),near=at=>Math.abs(at-around.start)<=8*around.length,parts=shown.filter(part=>near(part.from)),least=Math.
+min(around.start,...parts.map(part=>part.from)),most=Math.max(around.start+around.length,...parts.map(part=>part.to)),[top,
+bottom]=[8,168],x2=time2=>64+(time2-from)/(to-from)*(width-64-6),y2=offset=>bottom-(offset-least)/(most-least)*(bottom-top);
+ctx.fillStyle=palette2.grid;let high=y2(around.start)-y2(around.start+around.length);ctx.fillRect(64,y2(around.start+around.
+length),width-64-6,Math.max(1,high)),ctx.save(),ctx.beginPath(),ctx.rect(64,0,width-64-6,bottom+2),ctx.clip(),ctx.lineCap=
+"round";for(let part of parts){let[begins,ends]=part.backward?[part.to,part.from]:[part.from,part.to];ctx.strokeStyle=palette2.
+of(part.path),ctx.lineWidth=part.why==="new"?2.5:2,ctx.setLineDash(part.why==="new"?[]:part.why==="copy"?[2,4]:[6,3]),ctx.
+beginPath(),ctx.moveTo(x2(part.first),y2(begins)),ctx.lineTo(Math.max(x2(part.last),x2(part.first)+1),y2(ends)),ctx.stroke()}
+ctx.restore(),ctx.fillStyle=palette2.soft,ctx.textBaseline="bottom",ctx.textAlign="left";let said=at=>isRun?`${(Math.max(
+0,at)/1e6).toFixed(2)} s`:`${((at-from)/1e3).toFixed(0)} ms`;ctx.fillText(said(from),64,188),ctx.textAlign="right",ctx.fillText(
+said(to),width-6,188),ctx.textBaseline="top",ctx.fillText("stream ↑",56,top)}var SPANS=[[2,"2 s"],[10,"10 s"],[60,"1 min"]];function shownAtFirst(){return{span:SPANS[1][0],direction:null,row:null,until:null,
 table:!1}}function scene(weave2,shown,isRun){let direction=shown.direction??weave2.busier(),cloth=weave2[direction],all2=cloth.
 rows(),until=shown.until??weave2.now,from=until-shown.span*1e6,[slots,told]=[choose(all2,from,until,64),within(all2,from,
 until)],rows=eachOnce(slots),shows=isRun?telling(rows):rows.find(row=>row.wait!==null||repeated(row)>0),selected=rows.find(
@@ -160,44 +160,45 @@ span*1e6/64}}function paint(weave2,shown,palette2,isRun){let{direction,slots,all
 isRun),time2={span:shown.span*1e6,until,gaps:weave2[direction].gaps,isRun},of=id=>document.querySelector(`#${id}`),[cloth,
 strand]=[of("cloth"),of("strand")];cloth&&drawCloth(cloth,slots,time2,selected,palette2),strand&&selected&&drawStrand(strand,
 all2,selected,palette2,isRun);for(let key of document.querySelectorAll("canvas[data-key]"))drawKey(key,palette2)}function drawKey(canvas,palette2){
-let scale=window.devicePixelRatio||1;[canvas.width,canvas.height]=[26*scale,12*scale];let ctx=canvas.getContext("2d");ctx.
-setTransform(scale,0,0,scale,0,0);let path=Number(canvas.dataset.path??0),place=[1,1,24,10],key=canvas.dataset.key;if(key===
-"none"){ctx.strokeStyle=palette2.grid,ctx.strokeRect(1.5,1.5,23,9);return}key==="wait"?drawWait(ctx,...place,palette2):drawPart(
-ctx,{path,why:key==="copy"||key==="again"?key:"new",backward:key==="backward"},!0,place,palette2),key==="missing"&&drawMissing(
-ctx,...place,palette2)}function view(weave2,shown,change2,isRecorded){let now=scene(weave2,shown,isRecorded),{direction,
-all:all2,rows,selected}=now,first=all2[0]?.at??0,radio=(name,value,text,is,set)=>b`<label><input type="radio" name=${name} value=${value} .checked=${is} @change=${set} /><span>${text}</span></label>`,
+let scale=window.devicePixelRatio||1,looks=`${canvas.dataset.key} ${palette2.of(Number(canvas.dataset.path))} ${palette2.
+ink} ${scale}`;if(canvas.dataset.looks===looks)return;canvas.dataset.looks=looks,[canvas.width,canvas.height]=[26*scale,
+12*scale];let ctx=canvas.getContext("2d");ctx.setTransform(scale,0,0,scale,0,0);let path=Number(canvas.dataset.path??0),
+place=[1,1,24,10],key=canvas.dataset.key;if(key==="none"){ctx.strokeStyle=palette2.grid,ctx.strokeRect(1.5,1.5,23,9);return}
+key==="wait"?drawWait(ctx,...place,palette2):drawPart(ctx,{path,why:key==="copy"||key==="again"?key:"new",backward:key===
+"backward"},!0,place,palette2),key==="missing"&&drawMissing(ctx,...place,palette2)}function view(weave2,shown,change2,isRecorded){
+let now=scene(weave2,shown,isRecorded),{direction,all:all2,rows,selected}=now,first=all2[0]?.at??0,radio=(name,value,text,is,set)=>b`<label><input type="radio" name=${name} value=${value} .checked=${is} @change=${set} /><span>${text}</span></label>`,
 spans=isRecorded?[...SPANS,[Math.max(1,Math.ceil((weave2.now-first)/1e6)),"all"]]:SPANS;return b`<div class="controls">
-      <fieldset>
-        <legend class="unseen">Direction of the weave</legend>
-        ${radio("weave-direction","sent","sent",direction==="sent",()=>change2({direction:"sent",row:null}))}
-        ${radio("weave-direction","received","received",direction==="received",()=>change2({direction:"received",row:null}))}
-      </fieldset>
-      <fieldset>
-        <legend class="unseen">Time of the cloth</legend>
-        ${spans.map(([seconds,name])=>radio("weave-span",name,name,shown.span===seconds,()=>change2({span:seconds,row:null})))}
-      </fieldset>
-    </div>
-    ${rows.length===0?b`<p class="empty" id="weave-empty">${empty(weave2,shown,now)}</p>`:A}
-    <div class="weave" ?hidden=${rows.length===0}>
-      ${isRecorded?moment(now,shown,first,weave2.now,change2):A}
-      <p class="caption" id="weave-caption">${caption(now)}${unknown(weave2,shown,now)>0?" Grey stripes: it was not reco\
-rded.":""}</p>
-      <div class="plot" role="img" aria-label=${words(weave2,now)}>
-        <canvas id="cloth" @pointerdown=${event=>point(event,now,change2)}></canvas>
-      </div>
-      ${legend(weave2,now)}
-      ${slider(now,change2)}
-      <p class="caption">The strand of that row: its bytes of the stream over time. What a path fills from the start rises, what it fills from the end falls; dashed: ${direction===
+<fieldset>
+<legend class="unseen">Direction of the weave</legend>
+${radio("weave-direction","sent","sent",direction==="sent",()=>change2({direction:"sent",row:null}))}
+${radio("weave-direction","received","received",direction==="received",()=>change2({direction:"received",row:null}))}
+</fieldset>
+<fieldset>
+<legend class="unseen">Time of the cloth</legend>
+${spans.map(([seconds,name])=>radio("weave-span",name,name,shown.span===seconds,()=>change2({span:seconds,row:null})))}
+</fieldset>
+</div>
+${rows.length===0?b`<p class="empty" id="weave-empty">${empty(weave2,shown,now)}</p>`:A}
+<div class="weave" ?hidden=${rows.length===0}>
+${isRecorded?moment(now,shown,first,weave2.now,change2):A}
+<p class="caption" id="weave-caption">${caption(now)}${unknown(weave2,shown,now)>0?" Grey stripes: it was not recorded.":
+""}</p>
+<div class="plot" role="img" aria-label=${words(weave2,now)}>
+<canvas id="cloth" @pointerdown=${event=>point(event,now,change2)}></canvas>
+</div>
+${legend(weave2,now)}
+${slider(now,change2)}
+<p class="caption">The strand of that row: its bytes of the stream over time. What a path fills from the start rises, what it fills from the end falls; dashed: ${direction===
 "sent"?"sent again, or a copy":"came a second time"}.</p>
-      <div class="plot" role="img" aria-label=${selected?strandWords(weave2,selected):"no row"}>
-        <canvas id="strand"></canvas>
-      </div>
-      <details @toggle=${event=>change2({table:event.target.open})}>
-        <summary>Table<span class="unseen"> of the weave</span></summary>
-        ${shown.table?table(weave2,now):A}
-      </details>
-      ${howToRead(direction)}
-    </div>`}function unknown(weave2,{span},{slots,until,direction}){return unknownSlots(slots,{span:span*1e6,until,gaps:weave2[direction].
+<div class="plot" role="img" aria-label=${selected?strandWords(weave2,selected):"no row"}>
+<canvas id="strand"></canvas>
+</div>
+<details @toggle=${event=>change2({table:event.target.open})}>
+<summary>Table<span class="unseen"> of the weave</span></summary>
+${shown.table?table(weave2,now):A}
+</details>
+${howToRead(direction)}
+</div>`}function unknown(weave2,{span},{slots,until,direction}){return unknownSlots(slots,{span:span*1e6,until,gaps:weave2[direction].
 gaps}).reduce((sum2,[from,to])=>sum2+to-from,0)}function empty(weave2,shown,now){let known=now.slots.length-unknown(weave2,
 shown,now);if(known===0)return"Nothing is known of this time: it was not recorded.";let rest=known<now.slots.length?" as\
  far as it was recorded":"";return`Nothing was ${now.direction} in this time${rest}.`}function point(event,{slots},change2){
@@ -207,60 +208,54 @@ kinds={windows:"a window of the scheduler",inferred:"a window, as inferred from 
 a MiB of the stream"},every=cloth.every>1?` Of so many rows the page has one in ${cloth.every}; those that show somethin\
 g come first.`:"",drawn=told.length>rows.length?`${rows.length} of ${told.length} rows are drawn`:`${rows.length} rows`,
 lost=cloth.leftOut>0?` ${cloth.leftOut} stretches came and went between two looks.`:"",left=rows.reduce((sum2,row)=>sum2+
-row.left,0),torn=left>0?` Too fine to be drawn: in these rows ${left} short parts are put together by path, so that what\
- is seen there is not as long as they are.`:"",known=cloth.knownTo===null?"":` What has arrived beyond ${(cloth.knownTo/
-1e6).toFixed(2)} MB is not known: it came in too many pieces.`;return`The cloth: each row is ${kinds[cloth.cut]}, the ne\
-west on top (${drawn}). From left to right it goes from its first byte to its last; its height is the time in which it w\
-as filled, in steps of ${duration2(Math.round(slot/1e3))}.${waits(scene2)}${every}${torn}${known}${lost}`}var when=({until,
-isRun},at)=>isRun?`at ${(at/1e6).toFixed(2)} s`:`${(Math.max(0,until-at)/1e6).toFixed(1)} s before`;function waits(scene2){
-let all2=scene2.told.filter(row=>row.wait).sort((a2,b2)=>(b2.wait?.ms??0)-(a2.wait?.ms??0));if(all2.length===0)return"";
-let longest=all2.slice(0,3).map(row=>`${duration2(row.wait?.ms??0)} in the row ${when(scene2,row.at)}`);return` The read\
-er waited within ${all2.length===1?"one row":`${all2.length} rows`}: ${longest.join(", ")}${all2.length>3?", and less in\
- others":""}.`}var duration2=ms=>ms<1e3?`${ms} ms`:`${(ms/1e3).toFixed(1)} s`;function slider({rows,selected,isRun},change2){
-let at=selected?rows.indexOf(selected):0,move=event=>{let place=rows.length-1-Number(event.target.value);change2({row:rows[place]?.
-start??null})},wait=selected?.wait?`; the reader waited ${duration2(selected.wait.ms)}`:"",seconds=at2=>(at2/1e6).toFixed(
-2),times=selected&&isRun?`${seconds(selected.at)} to ${seconds(filled(selected))} s, `:"",text=selected?`${times}at ${seconds(
-selected.start)} MB of the stream${wait}`:"none";return b`<div class="timeline">
-    <label for="weave-row">Row</label>
-    <input id="weave-row" type="range" min="0" max=${Math.max(0,rows.length-1)} .value=${String(rows.length-1-at)} aria-valuetext=${text} @input=${move} />
-    <output for="weave-row">${text}</output>
-  </div>`}function moment({until},{span},first,last,change2){let[least,most]=[Math.min(last,first+span*1e6)/1e6,last/1e6];
+row.left,0),torn=left>0?` Too fine to be drawn: in these rows ${left} short parts are put together by path.`:"",known=cloth.
+knownTo===null?"":` What has arrived beyond ${(cloth.knownTo/1e6).toFixed(2)} MB is not known: it came in too many piece\
+s.`;return`The cloth: each row is ${kinds[cloth.cut]}, the newest on top (${drawn}). From left to right it goes from its\
+ first byte to its last; its height is the time in which it was filled, in steps of ${duration2(Math.round(slot/1e3))}.${waits(
+scene2)}${every}${torn}${known}${lost}`}var when=({until,isRun},at)=>isRun?`at ${(at/1e6).toFixed(2)} s`:`${(Math.max(0,
+until-at)/1e6).toFixed(1)} s before`;function waits(scene2){let all2=scene2.told.filter(row=>row.wait).sort((a2,b2)=>(b2.
+wait?.ms??0)-(a2.wait?.ms??0));if(all2.length===0)return"";let longest=all2.slice(0,3).map(row=>`${duration2(row.wait?.ms??
+0)} in the row ${when(scene2,row.at)}`);return` The reader waited within ${all2.length===1?"one row":`${all2.length} row\
+s`}: ${longest.join(", ")}${all2.length>3?", and less in others":""}.`}var duration2=ms=>ms<1e3?`${ms} ms`:`${(ms/1e3).toFixed(
+1)} s`;function slider({rows,selected,isRun},change2){let at=selected?rows.indexOf(selected):0,move=event=>{let place=rows.
+length-1-Number(event.target.value);change2({row:rows[place]?.start??null})},wait=selected?.wait?`; the reader waited ${duration2(
+selected.wait.ms)}`:"",seconds=at2=>(at2/1e6).toFixed(2),times=selected&&isRun?`${seconds(selected.at)} to ${seconds(filled(
+selected))} s, `:"",text=selected?`${times}at ${seconds(selected.start)} MB of the stream${wait}`:"none";return b`<div class="timeline">
+<label for="weave-row">Row</label>
+<input id="weave-row" type="range" min="0" max=${Math.max(0,rows.length-1)} .value=${String(rows.length-1-at)} aria-valuetext=${text} @input=${move} />
+<output for="weave-row">${text}</output>
+</div>`}function moment({until},{span},first,last,change2){let[least,most]=[Math.min(last,first+span*1e6)/1e6,last/1e6];
 if(least>=most)return b``;let move=event=>change2({until:Number(event.target.value)*1e6,row:null}),text=`${(until/1e6).toFixed(
 2)} s`;return b`<div class="timeline">
-    <label for="weave-until">Until</label>
-    <input id="weave-until" type="range" min=${least} max=${most} step="0.05" .value=${String(until/1e6)} aria-valuetext=${text} @input=${move} />
-    <output for="weave-until">${text}</output>
-  </div>`}function legend(weave2,{told,cloth,direction}){let key=(kind,text,path=0)=>b`<li><canvas data-key=${kind} data-path=${path} aria-hidden="true" width="26" height="12"></canvas> ${text}</li>`,
-any=[...shares(told).keys()][0]??0,upwards=cloth.cut==="fixed"?A:key("backward","filled from its end: the dark edge is w\
-here that began",any);return b`<ul class="legend" id="weave-legend">
-    ${[...shares(told)].map(([path,share])=>key("new",b`<strong>${weave2.name(path)}</strong> ${(share*100).toFixed(0)} %`,
-path))}
-    ${upwards}
-    ${direction==="sent"?b`${key("missing","faint: sent, and not known to have arrived",any)}
-          ${key("again","stripes like \\: sent again, as another path has it and is slow or gone; it is drawn where it be\
-longs in the stream",any)}
-          ${key("copy","stripes like /: sent over two paths at once, to be safe",any)}`:b`${key("none","blank: has not a\
-rrived",any)}
-          ${key("copy","stripes like /: came a second time",any)}`}
-    ${key("wait","outlined: the reader waited for these bytes, 50 ms or more, while later ones were there; the outline's\
- length is bytes, not time")}
-  </ul>`}function howToRead(direction){return b`<details>
-    <summary>How to read it</summary>
-    <p>
-      Each colour is a path. Where two paths fill a row from both ends, they meet at a seam; it wanders
-      with their rates. The path that would deliver first begins at the start, on the left: where the colours change
-      sides, that was the other one from then on. A path that gets slow has less of each row, and the rows get higher;
-      one that is gone has no part of the rows that follow. A thin line means that nothing was ${direction} then.
-      ${direction==="sent"?`A path that stalls leaves its part faint: the bytes are on their way and do not arrive. If t\
-hey come
-          before others that have arrived, the reader waits, and they are outlined. Then another path sends them
-          again: stripes like \\ on its own colour.`:`What a path that stalls was given is blank, until another path bri\
-ngs it: it has then that path's colour,
-          and what comes a second time has stripes like /. If it comes before others that have arrived, the
-          reader waits, and it is outlined.`}
-      After that the rows have the colours of the paths that are left.
-    </p>
-  </details>`}var timeHead=isRun=>b`${isRun?"begun":"age"} <span class="unit">s</span>`,percent2=(part,whole)=>`${(100*part/
+<label for="weave-until">Until</label>
+<input id="weave-until" type="range" min=${least} max=${most} step="0.05" .value=${String(until/1e6)} aria-valuetext=${text} @input=${move} />
+<output for="weave-until">${text}</output>
+</div>`}function legend(weave2,{told,cloth,direction}){let key=(kind,text,path=0)=>b`<li><canvas data-key=${kind} data-path=${path} aria-hidden="true" width="26" height="12"></canvas> ${text}</li>`,
+any=[...shares(told).keys()][0]??0,upwards=cloth.cut==="fixed"?A:key("backward","filled from its end: the edge is where \
+that began",any);return b`<ul class="legend" id="weave-legend">
+${[...shares(told)].map(([path,share])=>key("new",b`<strong>${weave2.name(path)}</strong> ${(share*100).toFixed(0)} %`,path))}
+${upwards}
+${direction==="sent"?b`${key("missing","faint: sent, and not known to have arrived",any)}
+${key("again","stripes like \\: sent again, as the path that has it is slow or gone; drawn in its place in the stream",any)}
+${key("copy","stripes like /: sent over two paths at once, to be safe",any)}`:b`${key("none","blank: has not arrived",any)}
+${key("copy","stripes like /: came a second time",any)}`}
+${key("wait","outlined: the reader waited for these bytes 50 ms or more; its length is bytes, not time")}
+</ul>`}function howToRead(direction){return b`<details>
+<summary>How to read it</summary>
+<p>
+Each colour is a path. Where two paths fill a row from both ends, they meet at a seam; it wanders
+with their rates. The path that would deliver first begins on the left: where the colours change sides, that
+was the other one from then on. A path that gets slow has less of each row, and rows get higher; one that is
+gone has no part of them. A thin line means that nothing was ${direction} then.
+${direction==="sent"?`A path that stalls leaves its part faint: the bytes are on their way and do not arrive. If they co\
+me
+before others that have arrived, the reader waits, and they are outlined. Then another path sends them
+again: stripes like \\ on its own colour.`:`What a path that stalls was given is blank, until another path brings it: it\
+ has then that path's colour,
+and what comes a second time has stripes like /. If it comes before others that have arrived, the
+reader waits, and it is outlined.`}
+</p>
+</details>`}var timeHead=isRun=>b`${isRun?"begun":"age"} <span class="unit">s</span>`,percent2=(part,whole)=>`${(100*part/
 whole).toFixed(0)} %`;function words(weave2,{rows,told,direction}){let of=[...shares(told)].map(([path,share])=>`${weave2.
 name(path)} ${(share*100).toFixed(0)} %`).join(", "),again=rows.filter(row=>repeated(row)>0).length,waited=Math.max(0,...rows.
 map(row=>row.wait?.ms??0)),wait=waited>0?`; the reader waited up to ${waited} ms`:"";return`Cloth of what was ${direction}\
@@ -272,30 +267,30 @@ part.to-part.from,0),line=row=>{let of=path=>{let own=row.parts.filter(part=>par
 length===0)return"–";let ways=`${own.some(part=>!part.backward)?"↑":""}${own.some(part=>part.backward)?"↓":""}`;return`${percent2(
 sum2(row,part=>own.includes(part)),row.length)} ${ways}`},missing=row.missing.reduce((total,[from,to])=>total+to-from,0);
 return b`<tr>
-      <th scope="row">${isRun?(row.at/1e6).toFixed(2):number((until-row.at)/1e6)}</th>
-      <td>${(row.start/1e6).toFixed(2)}</td>
-      <td>${bytes(row.length)}</td>
-      ${paths2.map(path=>b`<td>${of(path)}</td>`)}
-      <td>${percent2(sum2(row,part=>part.why==="copy"),row.length)}</td>
-      <td>${percent2(sum2(row,part=>part.why==="again"),row.length)}</td>
-      <td>${percent2(missing,row.length)}</td>
-      <td>${row.wait?.ms??0}</td>
-    </tr>`};return scrolled("The weave, as a table",b`<table>
-      <caption>Rows of what was ${direction}, as drawn; ↑ filled from the start, ↓ from the end</caption>
-      <thead>
-        <tr>
-          <th scope="col">${timeHead(isRun)}</th>
-          <th scope="col">offset <span class="unit">MB</span></th>
-          <th scope="col">length</th>
-          ${paths2.map(path=>b`<th scope="col">${weave2.name(path)}</th>`)}
-          <th scope="col">copies</th>
-          <th scope="col">sent again</th>
-          <th scope="col">not arrived</th>
-          <th scope="col">waited <span class="unit">ms</span></th>
-        </tr>
-      </thead>
-      <tbody>${rows.map(line)}</tbody>
-    </table>`)}var Refused=class extends Error{constructor(status2,reason){super(reason);this.status=status2}status},WAITS=[500,1e3,2e3,
+<th scope="row">${isRun?(row.at/1e6).toFixed(2):number((until-row.at)/1e6)}</th>
+<td>${(row.start/1e6).toFixed(2)}</td>
+<td>${bytes(row.length)}</td>
+${paths2.map(path=>b`<td>${of(path)}</td>`)}
+<td>${percent2(sum2(row,part=>part.why==="copy"),row.length)}</td>
+<td>${percent2(sum2(row,part=>part.why==="again"),row.length)}</td>
+<td>${percent2(missing,row.length)}</td>
+<td>${row.wait?.ms??0}</td>
+</tr>`};return scrolled("The weave, as a table",b`<table>
+<caption>Rows of what was ${direction}, as drawn; ↑ filled from the start, ↓ from the end</caption>
+<thead>
+<tr>
+<th scope="col">${timeHead(isRun)}</th>
+<th scope="col">offset <span class="unit">MB</span></th>
+<th scope="col">length</th>
+${paths2.map(path=>b`<th scope="col">${weave2.name(path)}</th>`)}
+<th scope="col">copies</th>
+<th scope="col">sent again</th>
+<th scope="col">not arrived</th>
+<th scope="col">waited <span class="unit">ms</span></th>
+</tr>
+</thead>
+<tbody>${rows.map(line)}</tbody>
+</table>`)}var Refused=class extends Error{constructor(status2,reason){super(reason);this.status=status2}status},WAITS=[500,1e3,2e3,
 5e3],SILENCE=3e4,PATIENCE=1e4;async function ask(path,options={}){let answer=await fetch(path,{cache:"no-store",credentials:"\
 same-origin",...options});if(answer.ok)return answer;let said=await answer.text(),reason=said.trim();try{reason=JSON.parse(
 said).error}catch{}throw new Refused(answer.status,reason||`HTTP ${answer.status}`)}var Silence=class{constructor(open,patience){
@@ -1145,40 +1140,40 @@ received_bytes,then.received_bytes)})}return found}var STATES2={up:["up","up"],n
 silent","silent"]};function hasLanes(status2){return status2!==void 0&&all(status2).length>0}function lanes(status2,now){
 let clients=all(status2).some(([,,client])=>client!==null),rows=all(status2).map(([name,lane,client])=>{let[shown,kind]=STATES2[lane.
 state]??[lane.state,"unused"],rates2=now.get(name),cell=value=>b`<td>${rate(value)}</td>`;return b`<tr>
-      <th scope="row">${lane.name}</th>
-      ${clients?b`<td class="word">${client??""}</td>`:""}
-      <td class="word"><span class="state ${kind}">${shown}</span></td>
-      ${cell(rates2?.urgent)} ${cell(rates2?.rest)} ${cell(rates2?.receive)}
-      <td>${number(lane.srtt_ms)}</td>
-      <td>${percent(lane.loss)}</td>
-      <td>${lane.mtu}</td>
-      <td>${bytes(lane.sent_bytes)}</td>
-      <td>${bytes(lane.received_bytes)}</td>
-      <td>${lane.copied_packets}</td>
-      <td>${lane.resent_packets}</td>
-      <td>${lane.lost_packets}</td>
-    </tr>`});return scrolled("Table of lanes",b`<table>
-      <caption>Lanes: UDP, ICMP and all that is no TCP</caption>
-      <thead>
-        <tr>
-          <th scope="col">link</th>
-          ${clients?b`<th scope="col" class="word">client</th>`:""}
-          <th scope="col" class="word">state</th>
-          <th scope="col">urgent <span class="unit">Mb/s</span></th>
-          <th scope="col">all else <span class="unit">Mb/s</span></th>
-          <th scope="col">receiving <span class="unit">Mb/s</span></th>
-          <th scope="col">round trip <span class="unit">ms</span></th>
-          <th scope="col">loss <span class="unit">%</span></th>
-          <th scope="col">longest packet</th>
-          <th scope="col">sent</th>
-          <th scope="col">received</th>
-          <th scope="col">copies</th>
-          <th scope="col">sent again</th>
-          <th scope="col">lost</th>
-        </tr>
-      </thead>
-      <tbody>${rows}</tbody>
-    </table>`)}var t2={ATTRIBUTE:1,CHILD:2,PROPERTY:3,BOOLEAN_ATTRIBUTE:4,EVENT:5,ELEMENT:6},e2=t4=>(...e3)=>({_$litDirective$:t4,values:e3}),
+<th scope="row">${lane.name}</th>
+${clients?b`<td class="word">${client??""}</td>`:""}
+<td class="word"><span class="state ${kind}">${shown}</span></td>
+${cell(rates2?.urgent)} ${cell(rates2?.rest)} ${cell(rates2?.receive)}
+<td>${number(lane.srtt_ms)}</td>
+<td>${percent(lane.loss)}</td>
+<td>${lane.mtu}</td>
+<td>${bytes(lane.sent_bytes)}</td>
+<td>${bytes(lane.received_bytes)}</td>
+<td>${lane.copied_packets}</td>
+<td>${lane.resent_packets}</td>
+<td>${lane.lost_packets}</td>
+</tr>`});return scrolled("Table of lanes",b`<table>
+<caption>Lanes: UDP, ICMP and all that is no TCP</caption>
+<thead>
+<tr>
+<th scope="col">link</th>
+${clients?b`<th scope="col" class="word">client</th>`:""}
+<th scope="col" class="word">state</th>
+<th scope="col">urgent <span class="unit">Mb/s</span></th>
+<th scope="col">all else <span class="unit">Mb/s</span></th>
+<th scope="col">receiving <span class="unit">Mb/s</span></th>
+<th scope="col">round trip <span class="unit">ms</span></th>
+<th scope="col">loss <span class="unit">%</span></th>
+<th scope="col">longest packet</th>
+<th scope="col">sent</th>
+<th scope="col">received</th>
+<th scope="col">copies</th>
+<th scope="col">sent again</th>
+<th scope="col">lost</th>
+</tr>
+</thead>
+<tbody>${rows}</tbody>
+</table>`)}var t2={ATTRIBUTE:1,CHILD:2,PROPERTY:3,BOOLEAN_ATTRIBUTE:4,EVENT:5,ELEMENT:6},e2=t4=>(...e3)=>({_$litDirective$:t4,values:e3}),
 i2=class{constructor(t4){}get _$AU(){return this._$AM._$AU}_$AT(t4,e3,i4){this._$Ct=t4,this._$AM=e3,this._$Ci=i4}_$AS(t4,e3){
 return this.update(t4,e3)}update(t4,e3){return this.render(...e3)}};var{I:t3}=j,i3=o2=>o2;var s2=()=>document.createComment(""),v2=(o2,n2,e3)=>{let l2=o2._$AA.parentNode,d2=n2===void 0?o2._$AB:n2._$AA;if(e3===void 0){
 let i4=l2.insertBefore(s2(),d2),n3=l2.insertBefore(s2(),d2);e3=new t3(i4,n3,o2,o2.options)}else{let t4=e3._$AB.nextSibling,
@@ -1196,306 +1191,304 @@ void 0&&(m3=u3(a2,k2,w2),y2=u3(h3,x2,j2)),m3.has(h3[x2]))if(m3.has(h3[j2])){let 
 null;if(t5===null){let e4=v2(s3,d2[x2]);u2(e4,p3[k2]),v3[k2]=e4}else v3[k2]=u2(t5,p3[k2]),v2(s3,d2[x2],t5),d2[e3]=null;k2++}else
 h2(d2[j2]),j2--;else h2(d2[x2]),x2++;for(;k2<=w2;){let e3=v2(s3,v3[w2+1]);u2(e3,p3[k2]),v3[k2++]=e3}for(;x2<=j2;){let e3=d2[x2++];
 e3!==null&&h2(e3)}return this.ut=a2,p2(s3,v3),E}});function swatch(color){let dash=dashOf(color).join(" ");return b`<svg class="swatch line-${color<0?"ink":color%COLORS}" aria-hidden="true" viewBox="0 0 26 8" width="26" height="8">
-    ${w`<path d="M0 4H26" stroke-dasharray=${dash||A}></path>`}
-  </svg>`}function paths(model,row,when3){if(model.paths.length===0)return b`<p class="empty">No path has carried anything yet.</p>`;
+${w`<path d="M0 4H26" stroke-dasharray=${dash||A}></path>`}
+</svg>`}function paths(model,row,when3){if(model.paths.length===0)return b`<p class="empty">No path has carried anything yet.</p>`;
 let cells=model.paths.map(path=>{let state=path.state[row]??"unused",[name,meaning]=STATES[state];return b`<tr>
-      <th scope="row">${swatch(path.color)} ${path.name??OTHERS}</th>
-      <td class="word"><span class="state ${state}" title=${meaning}>${name}</span></td>
-      <td>${rate(path.send[row])}</td>
-      <td>${rate(path.receive[row])}</td>
-      <td>${number(path.srtt[row])}</td>
-      <td>${number(path.queueing[row])}</td>
-      <td>${percent(path.retransmitted[row])}</td>
-      <td>${bytes(path.cwnd[row])}</td>
-    </tr>`});if(model.paths.length>1){let all2=figure2=>sum(model.paths.map(path=>path[figure2][row]));cells.unshift(b`<tr class="all">
-      <th scope="row">${swatch(-1)} all paths</th>
-      <td></td>
-      <td>${rate(all2("send"))}</td>
-      <td>${rate(all2("receive"))}</td>
-      <td colspan="4"></td>
-    </tr>`)}return scrolled("Table of paths",b`<table>
-      <caption>Paths, <span id="when">${when3}</span></caption>
-      <thead>
-        <tr>
-          <th scope="col">path</th>
-          <th scope="col" class="word">state</th>
-          <th scope="col">sending <span class="unit">Mb/s</span></th>
-          <th scope="col">receiving <span class="unit">Mb/s</span></th>
-          <th scope="col">round trip <span class="unit">ms</span></th>
-          <th scope="col">queueing <span class="unit">ms</span></th>
-          <th scope="col">retransmitted <span class="unit">%</span></th>
-          <th scope="col">cwnd</th>
-        </tr>
-      </thead>
-      <tbody>${cells}</tbody>
-    </table>`)}var ROWS=30;function behind(chart,model,x2,first){let lines=chart.lines(model),rows=x2.length-first,step=Math.
+<th scope="row">${swatch(path.color)} ${path.name??OTHERS}</th>
+<td class="word"><span class="state ${state}" title=${meaning}>${name}</span></td>
+<td>${rate(path.send[row])}</td>
+<td>${rate(path.receive[row])}</td>
+<td>${number(path.srtt[row])}</td>
+<td>${number(path.queueing[row])}</td>
+<td>${percent(path.retransmitted[row])}</td>
+<td>${bytes(path.cwnd[row])}</td>
+</tr>`});if(model.paths.length>1){let all2=figure2=>sum(model.paths.map(path=>path[figure2][row]));cells.unshift(b`<tr class="all">
+<th scope="row">${swatch(-1)} all paths</th>
+<td></td>
+<td>${rate(all2("send"))}</td>
+<td>${rate(all2("receive"))}</td>
+<td colspan="4"></td>
+</tr>`)}return scrolled("Table of paths",b`<table>
+<caption>Paths, <span id="when">${when3}</span></caption>
+<thead>
+<tr>
+<th scope="col">path</th>
+<th scope="col" class="word">state</th>
+<th scope="col">sending <span class="unit">Mb/s</span></th>
+<th scope="col">receiving <span class="unit">Mb/s</span></th>
+<th scope="col">round trip <span class="unit">ms</span></th>
+<th scope="col">queueing <span class="unit">ms</span></th>
+<th scope="col">retransmitted <span class="unit">%</span></th>
+<th scope="col">cwnd</th>
+</tr>
+</thead>
+<tbody>${cells}</tbody>
+</table>`)}var ROWS=30;function behind(chart,model,x2,first){let lines=chart.lines(model),rows=x2.length-first,step=Math.
 max(1,Math.ceil(rows/ROWS)),starts=[];for(let to=x2.length;to>first;to-=step)starts.push(Math.max(first,to-step));let row=(from,place)=>{
 let to=x2.length-place*step;return b`<tr>
-      <th scope="row">${clock(x2[to-1])}</th>
-      ${lines.map(line=>b`<td>${chart.show(mean(line.values,from,to))}</td>`)}
-    </tr>`},each=step===1?"each sample":`means of ${step} samples`;return scrolled(`${chart.title}, as a table`,b`<table>
-      <caption>${chart.title}, ${chart.unit}; ${each}</caption>
-      <thead>
-        <tr>
-          <th scope="col">until</th>
-          ${lines.map(line=>b`<th scope="col">${line.label}</th>`)}
-        </tr>
-      </thead>
-      <tbody>${starts.map(row)}</tbody>
-    </table>`)}function rates(before,now){let found=new Map,old=new Map(before.connections.map(one=>[one.number,one]));for(let one of now.
+<th scope="row">${clock(x2[to-1])}</th>
+${lines.map(line=>b`<td>${chart.show(mean(line.values,from,to))}</td>`)}
+</tr>`},each=step===1?"each sample":`means of ${step} samples`;return scrolled(`${chart.title}, as a table`,b`<table>
+<caption>${chart.title}, ${chart.unit}; ${each}</caption>
+<thead>
+<tr>
+<th scope="col">until</th>
+${lines.map(line=>b`<th scope="col">${line.label}</th>`)}
+</tr>
+</thead>
+<tbody>${starts.map(row)}</tbody>
+</table>`)}function rates(before,now){let found=new Map,old=new Map(before.connections.map(one=>[one.number,one]));for(let one of now.
 connections){let then=old.get(one.number),seconds=then?one.age_s-then.age_s:0;if(!then||seconds<=0)continue;let mbps=(after,earlier)=>Math.
 max(0,after-earlier)*8/seconds/1e6,send=mbps(one.sent_bytes,then.sent_bytes);found.set(one.number,[send,mbps(one.received_bytes,
 then.received_bytes)])}return found}function connections(status2,now,opened,toggle){if(status2.connections.length===0)return b`<p class="empty">No connection is open.</p>`;
 let row=one=>{let[send,receive]=now.get(one.number)??[null,null],is=opened.has(one.number);return b`<tr>
-        <th scope="row">
-          <button class="plain" aria-expanded=${is?"true":"false"} aria-controls="paths-${one.number}" @click=${()=>toggle(
-one.number)}>
-            <span aria-hidden="true">${is?"▾":"▸"}</span> #${one.number}
-          </button>
-        </th>
-        <td class="word">${one.label??"kept ready"}</td>
-        <td class="word">${one.client??"–"}</td>
-        <td class="word">${one.peer}</td>
-        <td>${rate(send)}</td>
-        <td>${rate(receive)}</td>
-        <td>${bytes(one.sent_bytes)}</td>
-        <td>${bytes(one.received_bytes)}</td>
-        <td>${bytes(one.duplicate_bytes)}</td>
-        <td>${bytes(one.memory_bytes)}</td>
-        <td class="word">${one.scheduler}</td>
-        <td>${duration(one.age_s)}</td>
-      </tr>
-      <tr id="paths-${one.number}" ?hidden=${!is}>
-        ${is?b`<td colspan="12" class="inner">${pathsOf(one)}</td>`:A}
-      </tr>`};return scrolled("Table of connections",b`<table>
-      <caption>Connections: those in use first, then by what they have carried</caption>
-      <thead>
-        <tr>
-          <th scope="col">number</th>
-          <th scope="col" class="word">used</th>
-          <th scope="col" class="word">client</th>
-          <th scope="col" class="word">peer</th>
-          <th scope="col">sending <span class="unit">Mb/s</span></th>
-          <th scope="col">receiving <span class="unit">Mb/s</span></th>
-          <th scope="col">sent</th>
-          <th scope="col">received</th>
-          <th scope="col">duplicates</th>
-          <th scope="col">memory</th>
-          <th scope="col" class="word">scheduler</th>
-          <th scope="col">age</th>
-        </tr>
-      </thead>
-      <tbody>${c2(status2.connections,one=>one.number,row)}</tbody>
-    </table>`)}function pathsOf(one){let window2=one.window_bytes===null?"":`, window ${bytes(one.window_bytes)}`,forward=one.
+<th scope="row">
+<button class="plain" aria-expanded=${is?"true":"false"} aria-controls="paths-${one.number}" @click=${()=>toggle(one.number)}>
+<span aria-hidden="true">${is?"▾":"▸"}</span> #${one.number}
+</button>
+</th>
+<td class="word">${one.label??"kept ready"}</td>
+<td class="word">${one.client??"–"}</td>
+<td class="word">${one.peer}</td>
+<td>${rate(send)}</td>
+<td>${rate(receive)}</td>
+<td>${bytes(one.sent_bytes)}</td>
+<td>${bytes(one.received_bytes)}</td>
+<td>${bytes(one.duplicate_bytes)}</td>
+<td>${bytes(one.memory_bytes)}</td>
+<td class="word">${one.scheduler}</td>
+<td>${duration(one.age_s)}</td>
+</tr>
+<tr id="paths-${one.number}" ?hidden=${!is}>
+${is?b`<td colspan="12" class="inner">${pathsOf(one)}</td>`:A}
+</tr>`};return scrolled("Table of connections",b`<table>
+<caption>Connections: those in use first, then by what they have carried</caption>
+<thead>
+<tr>
+<th scope="col">number</th>
+<th scope="col" class="word">used</th>
+<th scope="col" class="word">client</th>
+<th scope="col" class="word">peer</th>
+<th scope="col">sending <span class="unit">Mb/s</span></th>
+<th scope="col">receiving <span class="unit">Mb/s</span></th>
+<th scope="col">sent</th>
+<th scope="col">received</th>
+<th scope="col">duplicates</th>
+<th scope="col">memory</th>
+<th scope="col" class="word">scheduler</th>
+<th scope="col">age</th>
+</tr>
+</thead>
+<tbody>${c2(status2.connections,one=>one.number,row)}</tbody>
+</table>`)}function pathsOf(one){let window2=one.window_bytes===null?"":`, window ${bytes(one.window_bytes)}`,forward=one.
 forward===null?"":`, ${one.forward} sends forward`,count=value=>typeof value=="number"?String(value):"–",row=path=>b`<tr>
-    <th scope="row">${path.name}</th>
-    <td class="word">${path.role}</td>
-    <td class="word"><span class="state ${path.state}">${path.state==="silent"?STATES.silent[0]:path.state}</span></td>
-    <td class="word">${path.peer??"–"}</td>
-    <td>${number(path.srtt_ms)}</td>
-    <td class="word">${path.congestion??"–"}</td>
-    <td>${bytes(path.cwnd_bytes)}</td>
-    <td>${bytes(path.delivered_bytes)}</td>
-    <td>${bytes(path.received_bytes)}</td>
-    <td>${bytes(path.rescued_bytes)}</td>
-    <td>${count(path.retransmitted_segments)}</td>
-    <td>${count(path.lost_subflows)}</td>
-  </tr>`;return b`<table>
-    <caption>Paths of #${one.number}${window2}${forward}</caption>
-    <thead>
-      <tr>
-        <th scope="col">path</th>
-        <th scope="col" class="word">role</th>
-        <th scope="col" class="word">state</th>
-        <th scope="col" class="word">peer</th>
-        <th scope="col">round trip <span class="unit">ms</span></th>
-        <th scope="col" class="word">control</th>
-        <th scope="col">cwnd</th>
-        <th scope="col">sent</th>
-        <th scope="col">received</th>
-        <th scope="col">sent again</th>
-        <th scope="col">retransmitted</th>
-        <th scope="col">lost</th>
-      </tr>
-    </thead>
-    <tbody>${one.paths.map(row)}</tbody>
-  </table>`}var WIDTH2=1e3,ROW=22;function runs(states,first){let found=[];for(let row=first;row<states.length;row++){let last=found.
+<th scope="row">${path.name}</th>
+<td class="word">${path.role}</td>
+<td class="word"><span class="state ${path.state}">${path.state==="silent"?STATES.silent[0]:path.state}</span></td>
+<td class="word">${path.peer??"–"}</td>
+<td>${number(path.srtt_ms)}</td>
+<td class="word">${path.congestion??"–"}</td>
+<td>${bytes(path.cwnd_bytes)}</td>
+<td>${bytes(path.delivered_bytes)}</td>
+<td>${bytes(path.received_bytes)}</td>
+<td>${bytes(path.rescued_bytes)}</td>
+<td>${count(path.retransmitted_segments)}</td>
+<td>${count(path.lost_subflows)}</td>
+</tr>`;return b`<table>
+<caption>Paths of #${one.number}${window2}${forward}</caption>
+<thead>
+<tr>
+<th scope="col">path</th>
+<th scope="col" class="word">role</th>
+<th scope="col" class="word">state</th>
+<th scope="col" class="word">peer</th>
+<th scope="col">round trip <span class="unit">ms</span></th>
+<th scope="col" class="word">control</th>
+<th scope="col">cwnd</th>
+<th scope="col">sent</th>
+<th scope="col">received</th>
+<th scope="col">sent again</th>
+<th scope="col">retransmitted</th>
+<th scope="col">lost</th>
+</tr>
+</thead>
+<tbody>${one.paths.map(row)}</tbody>
+</table>`}var WIDTH2=1e3,ROW=22;function runs(states,first){let found=[];for(let row=first;row<states.length;row++){let last=found.
 at(-1);last&&last.state===states[row]?last.to=row+1:found.push({state:states[row],from:row,to:row+1})}return found}function patterns(){
 return b`<svg class="patterns" width="0" height="0" aria-hidden="true"><defs>
-    <pattern id="hatch-standby" width="8" height="8" patternUnits="userSpaceOnUse">
-      <rect class="standby" width="8" height="8"></rect><rect class="stripe" y="3" width="8" height="2"></rect>
-    </pattern>
-    <pattern id="hatch-silent" width="8" height="8" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
-      <rect class="silent" width="8" height="8"></rect><rect class="stripe" width="3" height="8"></rect>
-    </pattern>
-    <pattern id="hatch-down" width="8" height="8" patternUnits="userSpaceOnUse">
-      <rect class="down" width="8" height="8"></rect><path class="cross" d="M0 0L8 8M8 0L0 8"></path>
-    </pattern>
-  </defs></svg>`}var HATCHED=["standby","silent","down"];function fill(state){return HATCHED.includes(state)?`url(#hatch\
--${state})`:A}function strips(model,x2,span){let first=Math.max(0,x2.findIndex(time2=>time2>=span.from)),place=row=>{let share=((row===
+<pattern id="hatch-standby" width="8" height="8" patternUnits="userSpaceOnUse">
+<rect class="standby" width="8" height="8"></rect><rect class="stripe" y="3" width="8" height="2"></rect>
+</pattern>
+<pattern id="hatch-silent" width="8" height="8" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
+<rect class="silent" width="8" height="8"></rect><rect class="stripe" width="3" height="8"></rect>
+</pattern>
+<pattern id="hatch-down" width="8" height="8" patternUnits="userSpaceOnUse">
+<rect class="down" width="8" height="8"></rect><path class="cross" d="M0 0L8 8M8 0L0 8"></path>
+</pattern>
+</defs></svg>`}var HATCHED=["standby","silent","down"];function fill(state){return HATCHED.includes(state)?`url(#hatch-${state}\
+)`:A}function strips(model,x2,span){let first=Math.max(0,x2.findIndex(time2=>time2>=span.from)),place=row=>{let share=((row===
 0?x2[0]:x2[row-1])-span.from)/(span.to-span.from);return Math.min(1,Math.max(0,share))*WIDTH2},bar=run=>{let from=place(
 run.from),width=Math.max(1,place(run.to)-from),title2=`${STATES[run.state][0]} from ${clock(x2[Math.max(0,run.from-1)])}\
  to ${clock(x2[run.to-1])}`;return w`<rect class="bar ${run.state}" fill=${fill(run.state)} x=${from} width=${width} height=${ROW-
 4}><title>${title2}</title></rect>`},strip=(name,states)=>{let all2=runs(states,first),now=all2.at(-1),words2=now?`${STATES[now.
 state][0]} now; ${all2.length-1} changes in this time`:"";return b`<div class="strip">
-      <span class="strip-name">${name??OTHERS}</span>
-      <svg role="img" aria-label="${name??OTHERS}: ${words2}" viewBox="0 0 ${WIDTH2} ${ROW-4}" preserveAspectRatio="none">
-        ${all2.map(bar)}
-      </svg>
-    </div>`};return b`${model.paths.map(path=>strip(path.name,path.state))}`}function legend2(){return b`<ul class="legend">
-    ${["up","standby","silent","down"].map(state=>b`<li>
-        <svg aria-hidden="true" viewBox="0 0 26 14" width="26" height="14"><rect class="bar ${state}" fill=${fill(state)} width="26" height="14"></rect></svg>
-        ${STATES[state][0]}: ${STATES[state][1]}
-      </li>`)}
-  </ul>`}var WINDOWS=[[60,"1 min"],[180,"3 min"],[600,"10 min"]];function view2(page2,actions2){return page2.link.is==="refused"?
+<span class="strip-name">${name??OTHERS}</span>
+<svg role="img" aria-label="${name??OTHERS}: ${words2}" viewBox="0 0 ${WIDTH2} ${ROW-4}" preserveAspectRatio="none">
+${all2.map(bar)}
+</svg>
+</div>`};return b`${model.paths.map(path=>strip(path.name,path.state))}`}function legend2(){return b`<ul class="legend">
+${["up","standby","silent","down"].map(state=>b`<li>
+<svg aria-hidden="true" viewBox="0 0 26 14" width="26" height="14"><rect class="bar ${state}" fill=${fill(state)} width="26" height="14"></rect></svg>
+${STATES[state][0]}: ${STATES[state][1]}
+</li>`)}
+</ul>`}var WINDOWS=[[60,"1 min"],[180,"3 min"],[600,"10 min"]];function view2(page2,actions2){return page2.link.is==="refused"?
 refused(page2.link.reason):b`${patterns()}
-    <header>${heading(page2)} ${link(page2,actions2)}</header>
-    ${page2.notice?b`<p class="notice" role="alert">${page2.notice} <button type="button" @click=${actions2.dismiss}>Close</button></p>`:
+<header>${heading(page2)} ${link(page2,actions2)}</header>
+${page2.notice?b`<p class="notice" role="alert">${page2.notice} <button type="button" @click=${actions2.dismiss}>Close</button></p>`:
 A}
-    <main>
-      ${tiles(page2)}
-      <section aria-labelledby="paths-heading">
-        <div class="bar-of-controls">
-          <h2 id="paths-heading">Paths</h2>
-          ${controls(page2,actions2)}
-        </div>
-        ${paths(page2.model,shownRow(page2),when2(page2))} ${timeline(page2,actions2)}
-        <div class="charts">
-          ${PATH_CHARTS.map(chart=>figure(chart,page2,actions2))}
-          <figure class="states">
-            <figcaption>State</figcaption>
-            ${strips(page2.model,page2.x,page2.span)} ${legend2()}
-          </figure>
-        </div>
-      </section>
-      <section aria-labelledby="lanes-heading" ?hidden=${!hasLanes(page2.status)}>
-        <h2 id="lanes-heading">Lanes</h2>
-        <p class="empty">${asOf(page2)}</p>
-        ${page2.status?lanes(page2.status,page2.laneRates):A}
-      </section>
-      <section aria-labelledby="connections-heading" ?hidden=${!hasConnections(page2)}>
-        <h2 id="connections-heading">Connections</h2>
-        <div class="charts">${CONNECTION_CHARTS.map(chart=>figure(chart,page2,actions2))}</div>
-        <p class="empty">${asOf(page2)}</p>
-        ${page2.status?b`${connections(page2.status,page2.rates,page2.opened,actions2.connection)} ${listed(page2,actions2)}`:
-b`<p class="empty">They are being asked for.</p>`}
-      </section>
-      ${weave(page2,actions2)} ${events(page2,actions2)}
-    </main>
-    <footer>
-      <p>
-        Rates are means over the time from point to point. Retransmitted counts segments of 1,448 bytes. Lines across
-        the charts are events. <a href="/a/licenses.txt">Licences</a>
-      </p>
-    </footer>`}function refused(reason){return b`<main class="refused">
-    <h1>Weftline</h1>
-    <p role="alert">${reason}</p>
-  </main>`}function asOf({statusAge}){return statusAge===null?"":`as of ${duration(statusAge)} ago`}function hasConnections({
+<main>
+${tiles(page2)}
+<section aria-labelledby="paths-heading">
+<div class="bar-of-controls">
+<h2 id="paths-heading">Paths</h2>
+${controls(page2,actions2)}
+</div>
+${paths(page2.model,shownRow(page2),when2(page2))} ${timeline(page2,actions2)}
+<div class="charts">
+${PATH_CHARTS.map(chart=>figure(chart,page2,actions2))}
+<figure class="states">
+<figcaption>State</figcaption>
+${strips(page2.model,page2.x,page2.span)} ${legend2()}
+</figure>
+</div>
+</section>
+<section aria-labelledby="lanes-heading" ?hidden=${!hasLanes(page2.status)}>
+<h2 id="lanes-heading">Lanes</h2>
+<p class="empty">${asOf(page2)}</p>
+${page2.status?lanes(page2.status,page2.laneRates):A}
+</section>
+<section aria-labelledby="connections-heading" ?hidden=${!hasConnections(page2)}>
+<h2 id="connections-heading">Connections</h2>
+<div class="charts">${CONNECTION_CHARTS.map(chart=>figure(chart,page2,actions2))}</div>
+<p class="empty">${asOf(page2)}</p>
+${page2.status?b`${connections(page2.status,page2.rates,page2.opened,actions2.connection)} ${listed(page2,actions2)}`:b`<p class="empty">They are being asked for.</p>`}
+</section>
+${weave(page2,actions2)} ${events(page2,actions2)}
+</main>
+<footer>
+<p>
+Rates are means over the time from point to point. Retransmitted counts segments of 1,448 bytes. Lines across
+the charts are events. <a href="/a/licenses.txt">Licences</a>
+</p>
+</footer>`}function refused(reason){return b`<main class="refused">
+<h1>Weftline</h1>
+<p role="alert">${reason}</p>
+</main>`}function asOf({statusAge}){return statusAge===null?"":`as of ${duration(statusAge)} ago`}function hasConnections({
 status:status2}){return!status2?.daemon.startsWith("cotag")}function shownRow({row,model}){return row??model.t.length-1}
 function when2(page2){return page2.row===null?"now":`at ${clock(page2.x[page2.row])}`}function heading(page2){let{status:status2,
 model}=page2,state=model.state||status2?.state||"",facts=status2?[`version ${status2.version}`,`process ${status2.pid}`,
 `up for ${duration(status2.uptime_s)}`,status2.listening.length>0?`listening on ${status2.listening.join(", ")}`:"",asOf(
 page2)]:[];return b`<div>
-    <h1>
-      Weftline ${status2?b`<code>${status2.daemon}</code>`:A}
-      ${state?b`<span class="badge ${state}">${state}</span>`:A}
-    </h1>
-    <p class="facts">${facts.filter(Boolean).join(" · ")}</p>
-  </div>`}function link({link:link2,paused},{retry}){let words2={connecting:"connecting…",live:paused?"paused: nothing\
- on the page moves":"live",hidden:"not followed while hidden",waiting:"",refused:""},reason=link2.is==="waiting"?link2.reason:
+<h1>
+Weftline ${status2?b`<code>${status2.daemon}</code>`:A}
+${state?b`<span class="badge ${state}">${state}</span>`:A}
+</h1>
+<p class="facts">${facts.filter(Boolean).join(" · ")}</p>
+</div>`}function link({link:link2,paused},{retry}){let words2={connecting:"connecting…",live:paused?"paused: nothing o\
+n the page moves":"live",hidden:"not followed while hidden",waiting:"",refused:""},reason=link2.is==="waiting"?link2.reason:
 "";return b`<div class="link ${link2.is}">
-    <p role="status">
-      ${reason?`No connection: ${reason}. Trying again by itself.`:words2[link2.is]}
-    </p>
-    ${link2.is==="waiting"?b`<button type="button" @click=${retry}>Try now</button>`:A}
-  </div>`}function tiles(page2){let{model,status:status2}=page2,row=model.t.length-1,own=model.paths.filter(path=>path.name!==
+<p role="status">
+${reason?`No connection: ${reason}. Trying again by itself.`:words2[link2.is]}
+</p>
+${link2.is==="waiting"?b`<button type="button" @click=${retry}>Try now</button>`:A}
+</div>`}function tiles(page2){let{model,status:status2}=page2,row=model.t.length-1,own=model.paths.filter(path=>path.name!==
 null&&(path.state[row]??"unused")!=="unused"),up=own.filter(path=>path.state[row]==="up").length,hasOthers=model.paths.some(
 path=>path.name===null&&(path.state[row]??"unused")!=="unused"),all2=figure2=>number(sum(model.paths.map(path=>path[figure2][row]))??
 0),tile=(name,value,more="")=>b`<div class="tile"><dt>${name}</dt><dd>${value} <span class="unit">${more}</span></dd></div>`,
 memory=status2?.memory,old=asOf(page2)&&`, ${asOf(page2)}`;return b`<dl class="tiles">
-    ${tile("Sending",all2("send"),"Mb/s")} ${tile("Receiving",all2("receive"),"Mb/s")}
-    ${tile("Paths up",up,`of ${own.length}${hasOthers?", and others":""}`)}
-    ${tile("Connections in use",model.used[row]??0,`of ${model.open[row]??0} open`)}
-    ${memory?tile("Memory",bytes(memory.resident_bytes),`${bytes(memory.reserved_bytes)} reserved${old}`):A}
-    ${status2?tile("Since the start",status2.connections_opened,`connections, ${status2.connections_failed} failed, ${status2.
+${tile("Sending",all2("send"),"Mb/s")} ${tile("Receiving",all2("receive"),"Mb/s")}
+${tile("Paths up",up,`of ${own.length}${hasOthers?", and others":""}`)}
+${tile("Connections in use",model.used[row]??0,`of ${model.open[row]??0} open`)}
+${memory?tile("Memory",bytes(memory.resident_bytes),`${bytes(memory.reserved_bytes)} reserved${old}`):A}
+${status2?tile("Since the start",status2.connections_opened,`connections, ${status2.connections_failed} failed, ${status2.
 handshakes_refused} handshakes refused${old}`):A}
-  </dl>`}function controls(page2,{show,pause}){return b`<div class="controls">
-    <fieldset>
-      <legend class="unseen">Time shown</legend>
-      ${WINDOWS.map(([seconds,name])=>b`<label>
-          <input type="radio" name="window" .checked=${page2.window===seconds} @change=${()=>show(seconds)} />
-          <span>${name}</span>
-        </label>`)}
-    </fieldset>
-    <button type="button" id="pause" aria-pressed=${page2.paused?"true":"false"} @click=${pause}>Pause</button>
-  </div>`}function timeline(page2,{point:point2}){let rows=page2.x.length;if(rows===0)return b``;let first=Math.max(0,page2.
+</dl>`}function controls(page2,{show,pause}){return b`<div class="controls">
+<fieldset>
+<legend class="unseen">Time shown</legend>
+${WINDOWS.map(([seconds,name])=>b`<label>
+<input type="radio" name="window" .checked=${page2.window===seconds} @change=${()=>show(seconds)} />
+<span>${name}</span>
+</label>`)}
+</fieldset>
+<button type="button" id="pause" aria-pressed=${page2.paused?"true":"false"} @click=${pause}>Pause</button>
+</div>`}function timeline(page2,{point:point2}){let rows=page2.x.length;if(rows===0)return b``;let first=Math.max(0,page2.
 x.findIndex(time2=>time2>=page2.span.from)),move=event=>{let row=Number(event.target.value);point2(row>=rows-1?null:row)};
 return b`<div class="timeline">
-    <label for="cursor">Moment</label>
-    <input
-      id="cursor"
-      type="range"
-      min=${first}
-      max=${rows-1}
-      .value=${String(shownRow(page2))}
-      aria-valuetext=${when2(page2)}
-      @input=${move}
-    />
-    <output for="cursor">${when2(page2)}</output>
-  </div>`}function figure(chart,page2,{table:table2}){let row=shownRow(page2),lines=chart.lines(page2.model),words2=lines.
+<label for="cursor">Moment</label>
+<input
+id="cursor"
+type="range"
+min=${first}
+max=${rows-1}
+.value=${String(shownRow(page2))}
+aria-valuetext=${when2(page2)}
+@input=${move}
+/>
+<output for="cursor">${when2(page2)}</output>
+</div>`}function figure(chart,page2,{table:table2}){let row=shownRow(page2),lines=chart.lines(page2.model),words2=lines.
 map(line=>`${line.label} ${chart.show(line.values[row])}`).join(", "),open=page2.tables.has(chart.id),first=Math.max(0,page2.
 x.findIndex(time2=>time2>=page2.span.from));return b`<figure>
-    <figcaption>${chart.title} <span class="unit">${chart.unit}</span></figcaption>
-    <div class="plot" id="plot-${chart.id}" role="img" aria-label="${chart.title}, ${chart.unit}, ${when2(page2)}: ${words2||
+<figcaption>${chart.title} <span class="unit">${chart.unit}</span></figcaption>
+<div class="plot" id="plot-${chart.id}" role="img" aria-label="${chart.title}, ${chart.unit}, ${when2(page2)}: ${words2||
 "nothing yet"}"></div>
-    ${chart.id==="conns"||chart.id==="count"?keys(lines):A}
-    <details @toggle=${event=>table2(chart.id,event.target.open)}>
-      <summary>Table<span class="unseen"> of ${chart.title}</span></summary>
-      ${open?behind(chart,page2.model,page2.x,first):A}
-    </details>
-  </figure>`}function keys(lines){return b`<ul class="legend">
-    ${lines.map(line=>b`<li>${swatch(line.color)} ${line.label}</li>`)}
-  </ul>`}function listed({status:status2,listsMore},{list}){let more=status2?.connections_unlisted??0;if(more===0&&!listsMore)
+${chart.id==="conns"||chart.id==="count"?keys(lines):A}
+<details @toggle=${event=>table2(chart.id,event.target.open)}>
+<summary>Table<span class="unseen"> of ${chart.title}</span></summary>
+${open?behind(chart,page2.model,page2.x,first):A}
+</details>
+</figure>`}function keys(lines){return b`<ul class="legend">
+${lines.map(line=>b`<li>${swatch(line.color)} ${line.label}</li>`)}
+</ul>`}function listed({status:status2,listsMore},{list}){let more=status2?.connections_unlisted??0;if(more===0&&!listsMore)
 return A;let words2=listsMore?"List the busiest only":"List all (up to 1,000)";return b`<p class="empty">
-    ${more>0?b`and ${more} more`:A}
-    <button type="button" name="list" @click=${()=>list(!listsMore)}>${words2}</button>
-  </p>`}function weave(page2,{watch,weave:weave2}){let{weave:watched,status:status2}=page2,known=(status2?.connections??
-[]).map(one=>[one.number,`#${one.number} ${one.label??"kept ready"}`]).sort(([one],[other])=>one-other);watched?.connection!=
+${more>0?b`and ${more} more`:A}
+<button type="button" name="list" @click=${()=>list(!listsMore)}>${words2}</button>
+</p>`}function weave(page2,{watch,weave:weave2}){let{weave:watched,status:status2}=page2,known=(status2?.connections??[]).
+map(one=>[one.number,`#${one.number} ${one.label??"kept ready"}`]).sort(([one],[other])=>one-other);watched?.connection!=
 null&&!known.some(([number2])=>number2===watched.connection)&&known.unshift([watched.connection,`#${watched.connection} ${watched.
 over?"(over)":""}`]);let choose2=event=>{let{value}=event.target;watch(value===""?null:Number(value))};return b`<section aria-labelledby="weave-heading" ?hidden=${!hasConnections(
 page2)}>
-    <div class="bar-of-controls">
-      <h2 id="weave-heading">Weave</h2>
-      <label class="check">
-        of connection
-        <select id="weave-of" @change=${choose2}>
-          <option value="" .selected=${watched===null}>none: nothing is recorded</option>
-          ${known.map(([number2,text])=>b`<option value=${number2} .selected=${watched?.connection===number2}>${text}</option>`)}
-        </select>
-      </label>
-    </div>
-    ${watched?b`${watched.over?b`<p class="empty" role="status">Nothing more comes of it: the connection is over, or it has no weave.</p>`:
+<div class="bar-of-controls">
+<h2 id="weave-heading">Weave</h2>
+<label class="check">
+of connection
+<select id="weave-of" @change=${choose2}>
+<option value="" .selected=${watched===null}>none: nothing is recorded</option>
+${known.map(([number2,text])=>b`<option value=${number2} .selected=${watched?.connection===number2}>${text}</option>`)}
+</select>
+</label>
+</div>
+${watched?b`${watched.over?b`<p class="empty" role="status">Nothing more comes of it: the connection is over, or it has no weave.</p>`:
 A}
-          ${view(watched,page2.weaveShown,weave2,!1)}`:b`<p class="empty">Choose a connection to see which path carries which part of its stream. The daemon records it for as long as it is watched.</p>`}
-  </section>`}function events(page2,{problems}){let isShown=event=>!page2.problemsOnly||event.level==="error"||event.level===
+${view(watched,page2.weaveShown,weave2,!1)}`:b`<p class="empty">Choose a connection to see which path carries which part of its stream. The daemon records it for as long as it is watched.</p>`}
+</section>`}function events(page2,{problems}){let isShown=event=>!page2.problemsOnly||event.level==="error"||event.level===
 "warning",shown=page2.model.events.filter(isShown).slice(-100).reverse(),names={info:"",good:"good: ",warning:"warning: ",
 error:"error: "},time2=event=>b`<time>${clock(page2.model.epoch+event.t)}</time>`,item=event=>b`<li class=${event.level}>
-    ${time2(event)}
-    <span><span class="unseen">${names[event.level]??""}</span>${event.text}</span>
-  </li>`;return b`<section aria-labelledby="events-heading">
-    <div class="bar-of-controls">
-      <h2 id="events-heading">Events</h2>
-      <label class="check">
-        <input type="checkbox" .checked=${page2.problemsOnly} @change=${event=>problems(event.target.checked)} />
-        only what goes wrong
-      </label>
-    </div>
-    <div class="log" role="log" aria-labelledby="events-heading" tabindex="0">
-      ${shown.length===0?b`<p class="empty">Nothing has happened${page2.problemsOnly?" that is wrong":""}.</p>`:b`<ol reversed>
-            ${c2(shown,event=>event,item)}
-          </ol>`}
-    </div>
-  </section>`}var LISTED2=50,LISTED_MOST=1e3,ASKING=2e3,CALM=5e3,MARKED=["path_down","path_silent","path_stalled","path_recovered","pa\
+${time2(event)}
+<span><span class="unseen">${names[event.level]??""}</span>${event.text}</span>
+</li>`;return b`<section aria-labelledby="events-heading">
+<div class="bar-of-controls">
+<h2 id="events-heading">Events</h2>
+<label class="check">
+<input type="checkbox" .checked=${page2.problemsOnly} @change=${event=>problems(event.target.checked)} />
+only what goes wrong
+</label>
+</div>
+<div class="log" role="log" aria-labelledby="events-heading" tabindex="0">
+${shown.length===0?b`<p class="empty">Nothing has happened${page2.problemsOnly?" that is wrong":""}.</p>`:b`<ol reversed>
+${c2(shown,event=>event,item)}
+</ol>`}
+</div>
+</section>`}var LISTED2=50,LISTED_MOST=1e3,ASKING=2e3,CALM=5e3,MARKED=["path_down","path_silent","path_stalled","path_recovered","pa\
 th_up"],MAX_HELD=2*1200,root=document.getElementById("app"),calm=matchMedia("(prefers-reduced-motion: reduce)"),page={model:new Model,
 status:void 0,statusAge:null,rates:new Map,laneRates:new Map,link:{is:"connecting"},notice:"",x:[],span:{from:0,to:1},window:WINDOWS[1][0],
 paused:!1,row:null,tables:new Set,opened:new Set,listsMore:!1,problemsOnly:!1,weave:null,weaveShown:shownAtFirst()},plots=[],

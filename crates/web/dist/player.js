@@ -71,8 +71,8 @@ location.hash.slice(1)).get("k");if(!token)return"";history.replaceState(null,""
 t is of another start: ${error.message}. This page goes on.`}}var now=()=>performance.timeOrigin+performance.now();function planes(width,height){let[luma,chroma]=[width*height,width*height/4],cb=luma+width,cr=cb+chroma+width/2;return{width,
 height,cb,cr,bytes:cr+chroma+width/2}}var VERTICES=`#version 300 es
 void main() {
-  vec2 at = vec2((gl_VertexID << 1) & 2, gl_VertexID & 2);
-  gl_Position = vec4(at * 2.0 - 1.0, 0.0, 1.0);
+vec2 at = vec2((gl_VertexID << 1) & 2, gl_VertexID & 2);
+gl_Position = vec4(at * 2.0 - 1.0, 0.0, 1.0);
 }`,PIXELS=`#version 300 es
 precision highp float;
 uniform sampler2D luma, cb, cr, states;
@@ -84,28 +84,28 @@ uniform float marks, grey;
 out vec4 colour;
 const float PI = 3.14159265358979;
 void main() {
-  vec2 at = ((gl_FragCoord.xy - port.xy) / port.zw * 2.0 - 1.0 + centre) * halves;
-  vec3 ray = normalize(head * vec3(1.0, -at.x, at.y));
-  // Straight behind it is zero, and what some machines make of that is ahead.
-  float side = ray.y == 0.0 ? 1e-7 : -ray.y;
-  vec2 place = vec2(atan(side, ray.x) / (2.0 * PI) + 0.5, 0.5 - asin(clamp(ray.z, -1.0, 1.0)) / PI);
-  vec3 coded = vec3(texture(luma, place).r, texture(cb, place).r, texture(cr, place).r);
-  vec3 seen = grey > 0.0 ? coded.rrr : clamp(matrix * (coded - offset), 0.0, 1.0);
-  if (marks > 0.0) {
-    ivec2 tiles = textureSize(states, 0);
-    vec2 within = place * vec2(tiles);
-    vec4 state = texelFetch(states, min(ivec2(within), tiles - 1), 0);
-    // What is late has stripes besides its colour.
-    float stripe = step(0.5, fract((within.x + within.y) * 8.0));
-    float share = state.a * (state.b > 0.9 ? 0.35 + 0.4 * stripe : 1.0);
-    // From green over yellow to magenta.
-    vec3 rank = vec3(min(vec2(1.0), 2.0 * state.rg), max(0.0, 1.6 * state.r - 0.8));
-    seen = mix(seen, state.b > 0.9 ? vec3(0.75, 0.1, 0.1) : rank, share);
-    // Lines of one pixel or two between tiles.
-    vec2 near = abs(fract(within + 0.5) - 0.5) / max(fwidth(within), vec2(1e-6));
-    if (min(near.x, near.y) < 0.8) seen = mix(seen, vec3(1.0), 0.6);
-  }
-  colour = vec4(seen, 1.0);
+vec2 at = ((gl_FragCoord.xy - port.xy) / port.zw * 2.0 - 1.0 + centre) * halves;
+vec3 ray = normalize(head * vec3(1.0, -at.x, at.y));
+// Straight behind it is zero, and what some machines make of that is ahead.
+float side = ray.y == 0.0 ? 1e-7 : -ray.y;
+vec2 place = vec2(atan(side, ray.x) / (2.0 * PI) + 0.5, 0.5 - asin(clamp(ray.z, -1.0, 1.0)) / PI);
+vec3 coded = vec3(texture(luma, place).r, texture(cb, place).r, texture(cr, place).r);
+vec3 seen = grey > 0.0 ? coded.rrr : clamp(matrix * (coded - offset), 0.0, 1.0);
+if (marks > 0.0) {
+ivec2 tiles = textureSize(states, 0);
+vec2 within = place * vec2(tiles);
+vec4 state = texelFetch(states, min(ivec2(within), tiles - 1), 0);
+// What is late has stripes besides its colour.
+float stripe = step(0.5, fract((within.x + within.y) * 8.0));
+float share = state.a * (state.b > 0.9 ? 0.35 + 0.4 * stripe : 1.0);
+// From green over yellow to magenta.
+vec3 rank = vec3(min(vec2(1.0), 2.0 * state.rg), max(0.0, 1.6 * state.r - 0.8));
+seen = mix(seen, state.b > 0.9 ? vec3(0.75, 0.1, 0.1) : rank, share);
+// Lines of one pixel or two between tiles.
+vec2 near = abs(fract(within + 0.5) - 0.5) / max(fwidth(within), vec2(1e-6));
+if (min(near.x, near.y) < 0.8) seen = mix(seen, vec3(1.0), 0.6);
+}
+colour = vec4(seen, 1.0);
 }`,Screen=class{gl;uniforms={};textures=[];manifest=null;planes=planes(2,2);grey=[];colour={matrix:"bt709",full:!1};states=[];lost=!1;constructor(canvas2){
 let gl=canvas2.getContext("webgl2",{antialias:!1,alpha:!1});if(!gl)throw new Error("WebGL 2 is not to be had");this.gl=gl,
 this.prepare(),canvas2.addEventListener("webglcontextlost",event=>{event.preventDefault(),this.lost=!0}),canvas2.addEventListener(
@@ -164,12 +164,12 @@ function turn({x:x2,y:y2,z:z2,w:w2}){let right=[1-2*(y2*y2+z2*z2),2*(x2*y2+w2*z2
 map(axis=>axis[row]))}var Headset=class{constructor(gl,hooks){this.gl=gl;this.hooks=hooks}gl;hooks;session=null;isStarting=!1;get isWorn(){
 return this.session!==null}async start(){if(!(this.isStarting||this.session)){this.isStarting=!0;try{let session=await xr()?.
 requestSession("immersive-vr");if(!session)throw new Error("this browser has no WebXR");await this.begin(session)}finally{
-this.isStarting=!1}}}async begin(session){let isOver2=!1;session.addEventListener("end",()=>{isOver2=!0,this.session===session&&
+this.isStarting=!1}}}async begin(session){let isOver=!1;session.addEventListener("end",()=>{isOver=!0,this.session===session&&
 (this.session=null,this.hooks.over())});try{await this.gl.makeXRCompatible();let{XRWebGLLayer}=globalThis,layer=new XRWebGLLayer(
 session,this.gl,{antialias:!1,alpha:!1,depth:!1});await session.updateRenderState({baseLayer:layer});let space=await session.
-requestReferenceSpace("local");if(isOver2)throw new Error("it was taken off");session.requestAnimationFrame((_2,frame)=>this.
+requestReferenceSpace("local");if(isOver)throw new Error("it was taken off");session.requestAnimationFrame((_2,frame)=>this.
 step(session,layer,space,frame)),this.session=session,session.addEventListener("visibilitychange",()=>this.hooks.hidden(
-session.visibilityState==="hidden"))}catch(error){throw isOver2||await session.end().catch(()=>{}),error}}step(session,layer,space,frame){
+session.visibilityState==="hidden"))}catch(error){throw isOver||await session.end().catch(()=>{}),error}}step(session,layer,space,frame){
 if(this.session!==session)return;session.requestAnimationFrame((_2,next)=>this.step(session,layer,space,next));let pose=frame.
 getViewerPose(space);if(!pose)return this.hooks.draw(null);let head=headOf(turn(pose.transform.orientation));this.hooks.
 draw({eyes:eyes(layer,pose.views),head,into:layer.framebuffer})}stop(){this.session?.end().catch(()=>{})}};function eyes(layer,views){
@@ -195,24 +195,24 @@ vice"?{...view2,pitch,roll}:view2)}follow(head,before){let turn2=before?head.yaw
 this.view.yaw+turn2),pitch:head.pitch,roll:head.roll})}upright(){this.by="hand";let{yaw,pitch}=this.view,above=headOf(matrix(
 {...this.view,pitch:90*Math.sign(pitch)}));this.set({...this.view,yaw:Math.abs(pitch)>60?above.yaw:yaw,roll:0})}span(fov=WIDEST){
 if(fov===this.widest)return;let is=this.view.fov===this.widest?fov:Math.min(this.view.fov,fov);this.widest=fov,this.set(
-{...this.view,fov:is})}set(view2){this.view=view2,this.changed(view2)}};var Speaker=class{context=null;playing=[];next=-1/0;late=0;off=null;get isOn(){return this.context!==null}async start(rate){
-this.stop();let context=new AudioContext({sampleRate:rate});this.context=context,this.late=0;let waits=new Promise((_2,reject)=>{
-setTimeout(()=>reject(new Error("the browser does not begin to play; is there a loudspeaker?")),5e3)});try{await Promise.
-race([context.resume(),waits])}catch(error){if(this.context!==context)return;throw this.stop(),error}}pause(is){is&&this.
-silence(),(is?this.context?.suspend():this.context?.resume())?.catch(()=>{})}stop(){this.silence(),this.context?.close().
-catch(()=>{}),this.context=null}silence(){for(let{node}of this.playing)node.stop();this.playing=[],[this.next,this.off]=
-[-1/0,null]}play({at,rate,channels},begins){let{context}=this,place=context&&this.place(context,begins+at,rate);if(!context||
-!place)return;let{from,off}=place;if(from<context.currentTime*rate){this.off!==null&&(this.late+=1);return}this.off=off;
-let[{length}]=channels,buffer=context.createBuffer(channels.length,length,rate);for(let[channel,samples]of channels.entries())
-buffer.copyToChannel(samples,channel);for(let playing2 of this.playing)playing2.ends<=from||(playing2.ends=from,playing2.
-node.stop(from/rate));let node=context.createBufferSource();node.buffer=buffer,node.connect(context.destination),node.start(
-from/rate),this.next=from+length;let playing={node,ends:this.next};this.playing.push(playing),node.onended=()=>this.playing=
-this.playing.filter(other=>other!==playing)}place(context,due,rate){if(context.state!=="running")return this.pause(!1),this.
-off=null,null;let{contextTime,performanceTime}=context.getOutputTimestamp();if(!contextTime||performanceTime===void 0)return null;
-let wanted=Math.round(rate*(contextTime+(due-performance.timeOrigin-performanceTime)/1e3)),off=1e3*(this.next-wanted)/rate;
-return Math.abs(off)<=45?{from:this.next,off}:{from:wanted,off:0}}};async function plays(rate,channels){if(typeof AudioDecoder>
-"u"||typeof AudioContext>"u")return!1;let how={codec:"mp4a.40.2",sampleRate:rate,numberOfChannels:channels},{supported}=await AudioDecoder.
-isConfigSupported(how).catch(()=>({supported:!1}));return supported===!0}var PATIENCE2=3e3;function held(alpha,beta,gamma,screen2){let[a2,b2,c2,s2]=[alpha,beta,gamma,screen2].map(angle=>angle*Math.
+{...this.view,fov:is})}set(view2){this.view=view2,this.changed(view2)}};var Speaker=class{context=null;playing=[];next=-1/0;late=0;unheard=0;off=null;get isOn(){return this.context!==null}async start(rate){
+this.stop();let context=new AudioContext({sampleRate:rate});this.context=context,[this.late,this.unheard]=[0,0];let waits=new Promise(
+(_2,reject)=>{setTimeout(()=>reject(new Error("the browser does not begin to play; is there a loudspeaker?")),5e3)});try{
+await Promise.race([context.resume(),waits])}catch(error){if(this.context!==context)return;throw this.stop(),error}}pause(is){
+is&&this.silence(),(is?this.context?.suspend():this.context?.resume())?.catch(()=>{})}stop(){this.silence(),this.context?.
+close().catch(()=>{}),this.context=null}silence(){for(let{node}of this.playing)node.stop();this.playing=[],[this.next,this.
+off]=[-1/0,null]}play({at,rate,channels},begins){let{context}=this,place=context&&this.place(context,begins+at,rate);if(!context||
+!place)return;let{from,off}=place;if(from<context.currentTime*rate){(this.off!==null||(this.unheard+=1)>40)&&(this.late+=
+1);return}this.unheard=0,this.off=off;let[{length}]=channels,buffer=context.createBuffer(channels.length,length,rate);for(let[
+channel,samples]of channels.entries())buffer.copyToChannel(samples,channel);for(let playing2 of this.playing)playing2.ends<=
+from||(playing2.ends=from,playing2.node.stop(from/rate));let node=context.createBufferSource();node.buffer=buffer,node.connect(
+context.destination),node.start(from/rate),this.next=from+length;let playing={node,ends:this.next};this.playing.push(playing),
+node.onended=()=>this.playing=this.playing.filter(other=>other!==playing)}place(context,due,rate){if(context.state!=="ru\
+nning")return this.pause(!1),this.off=null,null;let{contextTime,performanceTime}=context.getOutputTimestamp();if(!contextTime||
+performanceTime===void 0)return null;let wanted=Math.round(rate*(contextTime+(due-performance.timeOrigin-performanceTime)/
+1e3)),off=1e3*(this.next-wanted)/rate;return Math.abs(off)<=45?{from:this.next,off}:{from:wanted,off:0}}};async function plays(rate,channels){
+if(typeof AudioDecoder>"u"||typeof AudioContext>"u")return!1;let how={codec:"mp4a.40.2",sampleRate:rate,numberOfChannels:channels},
+{supported}=await AudioDecoder.isConfigSupported(how).catch(()=>({supported:!1}));return supported===!0}var PATIENCE2=3e3;function held(alpha,beta,gamma,screen2){let[a2,b2,c2,s2]=[alpha,beta,gamma,screen2].map(angle=>angle*Math.
 PI/180),[ca,sa,cb,sb,cg,sg]=[a2,b2,c2].flatMap(angle=>[Math.cos(angle),Math.sin(angle)]),right=[ca*cg-sa*sb*sg,cg*sa+ca*
 sb*sg,-cb*sg],top=[-cb*sa,ca*cb,sb],out=[ca*sg+cg*sa*sb,sa*sg-ca*cg*sb,cb*cg],left=right.map((value,at)=>top[at]*Math.sin(
 s2)-value*Math.cos(s2)),up=right.map((value,at)=>value*Math.sin(s2)+top[at]*Math.cos(s2)),ours=([east,north,high])=>[north,
@@ -226,84 +226,83 @@ angle??0)))},silence=setTimeout(()=>failed("This device does not say how it is h
 silence),removeEventListener("deviceorientation",hear)},addEventListener("deviceorientation",hear)}stop(){this.over?.(),
 this.over=null}};function mean(samples){let last=samples[samples.length-1],rate=place=>samples.reduce((sum,sample)=>sum+(sample.paths[place]?.[1]??
 0),0)/samples.length;return{paths:last.paths.map(([name,,up],place)=>[name,rate(place),up])}}var number=(value,digits=0)=>value.
-toFixed(digits),share=(part,of)=>of>0?`${number(100*part/of,1)} %`:"–",isOver=({link})=>link.is==="over"||link.is==="r\
-efused",isStill=({link,figures,place})=>link.is==="live"&&figures!==null&&place?.moves===!1,hasNothing=({link,tiles})=>link.
-is==="live"&&tiles.length>0&&tiles.every(({qp,late})=>qp===null&&!late);function says(page2){let{link,manifest,gop}=page2;
-switch(link.is){case"connecting":return"connecting";case"live":return!manifest||gop<0?"waiting for the stream":`${isStill(
-page2)?"the picture stands still: what is next has not come":hasNothing(page2)?"live, but the server sent nothing of thi\
-s part: what is seen is older, or grey":"live"}${page2.place&&!page2.place.steers?"; another page steers":""}`;case"over":
-return"the stream is over";default:return link.reason}}function qualities(page2){let counts=new Map,late=page2.tiles.filter(
-tile=>tile.late).length;for(let{qp}of page2.tiles){let name=qp===null?"none":`QP ${qp}`;counts.set(name,(counts.get(name)??
-0)+1)}return`${[...counts].sort().map(([name,count])=>`${count} × ${name}`).join(", ")}${late>0?`; ${late} late`:""}`}function hears({
-off,late}){let lost=late>0?`; ${late} frames came too late`:"";return off===null?`nothing is heard yet${lost}`:`${number(
-Math.abs(off))} ms ${off<0?"before":"after"} the picture${lost}`}function rows(page2){let{manifest,figures,sample,report,
-place}=page2,all=[];if(manifest){let{width,height,columns,rows:high,gops,scheme,concealment}=manifest;all.push(["Stream",
-`${width}×${height}, ${columns}×${high} tiles, ${scheme}, ${concealment}`]),page2.gop>=0&&all.push(["GoP",gops>0?`${page2.
-gop+1} of ${gops}`:`${page2.gop+1}, live`])}page2.tiles.length>0&&all.push(["Tiles shown",qualities(page2)]);for(let[name,
-mbps,up]of isOver(page2)?[]:sample?.paths??[])all.push([`Path ${name}`,up?`${number(mbps,2)} Mb/s`:`${number(mbps,2)} Mb\
-/s, down`]);if(report){let psnr=report.psnr_db===null?"–":`${number(report.psnr_db,1)} dB`,whose=place&&!place.steers?
-"Viewport of the page that steers":"Viewport";all.push([`${whose}, estimated`,`${psnr} (GoP ${report.gop+1})`])}if(figures){
-let pictures=figures.shown+figures.dropped;all.push(["Pictures shown",`${figures.shown} of ${pictures} (${share(figures.
-shown,pictures)})`]),page2.stood>0&&all.push(["The picture stood still",`${number(page2.stood,1)} s in all`]),page2.leftOut>
-0&&all.push(["Tiles left out by the server",String(page2.leftOut)]),all.push(["Tiles late by the network",String(figures.
-lateNetwork)]),all.push(["Tiles late by decoding",String(figures.lateDecoding)]);let{gops,bytes}=figures.ahead;if(isOver(
-page2))return all;all.push(["Waiting to be shown",`${gops} ${gops===1?"GoP":"GoPs"}, ${number(bytes/1e6,2)} MB`]);let lead=figures.
-lead<0?`${number(-figures.lead)} ms too late`:`${number(figures.lead)} ms at least`;all.push(["Ready before its time",`${lead}\
-, of ${number(page2.delay)} ms`])}return page2.sound?.on&&all.push(["Sound",hears(page2.heard)]),place&&(all.push(["Page\
-s that watch",String(place.viewers)]),place.dropped>0&&all.push(["Tiles this page was not sent",String(place.dropped)])),
-page2.trouble&&all.push(["Trouble",page2.trouble]),all}var switched=(name,words,{on},click)=>b`<button name=${name} aria-pressed=${on?
-"true":"false"} @click=${click}>${words}</button>`;function view(page2,actions2){let{link}=page2,steers=page2.place?.steers??
-!0;return b`
-    <h1 class="unseen">Weftline player</h1>
-    <div class="bar">
-      <p class="link ${isStill(page2)||hasNothing(page2)?"still":link.is}" role="status">${says(page2)}</p>
-      <p class="direction">${page2.direction}</p>
-      <div class="controls">
-        ${steers?A:b`<button name="steer" @click=${actions2.steer}>Steer</button>`}
-        ${page2.sound?switched("sound","Sound",page2.sound,actions2.sound):A}
-        ${page2.tilt&&!page2.headset?.on?switched("tilt","Follow this device",page2.tilt,actions2.tilt):A}
-        ${page2.headset?switched("headset","Headset",page2.headset,actions2.headset):A}
-        ${switched("marks","Tiles",{on:page2.marks},actions2.marks)}
-        ${document.fullscreenEnabled?b`<button name="whole" @click=${actions2.whole}>Full screen</button>`:A}
-        ${turns(actions2)}
-      </div>
-    </div>
-    ${page2.notice?b`<p role="alert">${page2.notice} <button @click=${actions2.dismiss}>Close</button></p>`:A}
-    ${page2.trouble?b`<p role="alert">${page2.trouble}</p>`:A}
-    ${page2.marks?b`<p class="legend">
-          <span class="fine"></span>finest <span class="coarse"></span>coarsest
-          <span class="late"></span>late
-        </p>`:A}
-    <details>
-      <summary>Figures</summary>
-      <table aria-label="Figures">
-        <tbody>
-          ${rows(page2).map(([name,value])=>b`<tr><th scope="row">${name}</th><td>${value}</td></tr>`)}
-        </tbody>
-      </table>
-      <p>Drag the picture to look around, use the arrow keys on it, or the buttons; + and − zoom, Home looks ahead.
-        ${page2.tilt?"Follow this device: turn it, and drag to turn further.":A}
-        ${page2.headset?"Headset: until it is taken off, or the button is pressed again.":A}</p>
-    </details>
-  `}var TURNS=[["ArrowLeft","←","Look left"],["ArrowUp","↑","Look up"],["ArrowDown","↓","Look down"],["ArrowRight",
-"→","Look right"],["+","+","Narrower view"],["-","−","Wider view"]],turns=({key})=>b`<div class="turns" role="group" aria-label="Look around">
-    ${TURNS.map(([name,sign,words])=>b`<button aria-label=${words} @click=${()=>key(name)}>${sign}</button>`)}
-  </div>`;function refused(reason,remedy){return b`<div class="refused"><h1>This cannot be played here</h1><p role="alert">${reason}</p><p>${remedy}</p></div>`}var Waiting=class{pictures=[];push(picture){let after=this.pictures.findIndex(({number:number2})=>number2>picture.number);
+toFixed(digits),share=(part,of)=>of>0?`${number(100*part/of,1)} %`:"–",isStill=({link,figures,place})=>link.is==="live"&&
+figures!==null&&place?.moves===!1,hasNothing=({link,nothing:is})=>link.is==="live"&&is;function says(page2){let{link,manifest,
+gop}=page2;switch(link.is){case"connecting":return"connecting";case"live":return!manifest||gop<0?"waiting for the stream":
+`${isStill(page2)?"the picture stands still: what is next has not come":hasNothing(page2)?"live, but the server sent not\
+hing of this part: what is seen is older, or grey":"live"}${page2.place&&!page2.place.steers?"; another page steers":""}`;case"\
+over":return"the stream is over";default:return link.reason}}function qualities(page2){let counts=new Map,late=page2.tiles.
+filter(tile=>tile.late).length;for(let{qp}of page2.tiles){let name=qp===null?"none":`QP ${qp}`;counts.set(name,(counts.get(
+name)??0)+1)}return`${[...counts].sort().map(([name,count])=>`${count} × ${name}`).join(", ")}${late>0?`; ${late} late`:
+""}`}function hears({off,late}){let lost=late>0?`; ${late} frames came too late`:"";return off===null?`nothing is heard \
+yet${lost}`:`${number(Math.abs(off))} ms ${off<0?"before":"after"} the picture${lost}`}function rows(page2){let{manifest,
+figures,sample,report,place}=page2,all=[];if(manifest){let{width,height,columns,rows:high,gops,scheme,concealment}=manifest;
+all.push(["Stream",`${width}×${height}, ${columns}×${high} tiles, ${scheme}, ${concealment}`]),page2.gop>=0&&all.push(
+["GoP",gops>0?`${page2.gop+1} of ${gops}`:`${page2.gop+1}, live`])}page2.tiles.length>0&&all.push(["Tiles shown",qualities(
+page2)]);for(let[name,mbps,up]of page2.link.is==="live"?sample?.paths??[]:[])all.push([`Path ${name}`,up?`${number(mbps,
+2)} Mb/s`:`${number(mbps,2)} Mb/s, down`]);if(report){let psnr=report.psnr_db===null?"–":`${number(report.psnr_db,1)} \
+dB`,whose=place&&!place.steers?"Viewport of the page that steers":"Viewport";all.push([`${whose}, estimated`,`${psnr} (G\
+oP ${report.gop+1})`])}if(figures){let pictures=figures.shown+figures.dropped;all.push(["Pictures shown",`${figures.shown}\
+ of ${pictures} (${share(figures.shown,pictures)})`]),page2.stood>0&&all.push(["The picture stood still",`${number(page2.
+stood,1)} s in all`]),page2.leftOut>0&&all.push(["Tiles not sent, or their base layer only",String(page2.leftOut)]),all.
+push(["Tiles late by the network",String(figures.lateNetwork)]),all.push(["Tiles late by decoding",String(figures.lateDecoding)]);
+let{gops,bytes}=figures.ahead,lead=figures.lead<0?`${number(-figures.lead)} ms too late`:`${number(figures.lead)} ms at \
+least`;page2.link.is==="live"&&(all.push(["Waiting to be shown",`${gops} ${gops===1?"GoP":"GoPs"}, ${number(bytes/1e6,2)}\
+ MB`]),all.push(["Ready before its time",`${lead}, of ${number(page2.delay)} ms`]))}return page2.sound?.on&&all.push(["S\
+ound",hears(page2.heard)]),place&&(all.push(["Pages that watch",String(place.viewers)]),place.dropped>0&&all.push(["Tile\
+s this page was not sent",String(place.dropped)])),page2.trouble&&all.push(["Trouble",page2.trouble]),all}var switched=(name,words,{
+on},click)=>b`<button name=${name} aria-pressed=${on?"true":"false"} @click=${click}>${words}</button>`;function view(page2,actions2){
+let{link}=page2,steers=page2.place?.steers??!0;return b`
+<h1 class="unseen">Weftline player</h1>
+<div class="bar">
+<p class="link ${isStill(page2)||hasNothing(page2)?"still":link.is}" role="status">${says(page2)}</p>
+<p class="direction">${page2.direction}</p>
+<div class="controls">
+${steers?A:b`<button name="steer" @click=${actions2.steer}>Steer</button>`}
+${page2.sound?switched("sound","Sound",page2.sound,actions2.sound):A}
+${page2.tilt&&!page2.headset?.on?switched("tilt","Follow this device",page2.tilt,actions2.tilt):A}
+${page2.headset?switched("headset","Headset",page2.headset,actions2.headset):A}
+${switched("marks","Tiles",{on:page2.marks},actions2.marks)}
+${document.fullscreenEnabled?b`<button name="whole" @click=${actions2.whole}>Full screen</button>`:A}
+${turns(actions2)}
+</div>
+</div>
+${page2.notice?b`<p role="alert">${page2.notice} <button @click=${actions2.dismiss}>Close</button></p>`:A}
+${page2.trouble?b`<p role="alert">${page2.trouble}</p>`:A}
+${page2.marks?b`<p class="legend">
+<span class="fine"></span>finest <span class="coarse"></span>coarsest
+<span class="late"></span>late
+</p>`:A}
+<details>
+<summary>Figures</summary>
+<table aria-label="Figures">
+<tbody>
+${rows(page2).map(([name,value])=>b`<tr><th scope="row">${name}</th><td>${value}</td></tr>`)}
+</tbody>
+</table>
+<p>Drag the picture to look around, use the arrow keys on it, or the buttons; + and − zoom, Home looks ahead.
+${page2.tilt?"Follow this device: turn it, and drag to turn further.":A}
+${page2.headset?"Headset: until it is taken off, or the button is pressed again.":A}</p>
+</details>
+`}var TURNS=[["ArrowLeft","←","Look left"],["ArrowUp","↑","Look up"],["ArrowDown","↓","Look down"],["ArrowRight","\
+→","Look right"],["+","+","Narrower view"],["-","−","Wider view"]],turns=({key})=>b`<div class="turns" role="group" aria-label="Look around">
+${TURNS.map(([name,sign,words])=>b`<button aria-label=${words} @click=${()=>key(name)}>${sign}</button>`)}
+</div>`;function refused(reason,remedy){return b`<div class="refused"><h1>This cannot be played here</h1><p role="alert">${reason}</p><p>${remedy}</p></div>`}var Waiting=class{pictures=[];push(picture){let after=this.pictures.findIndex(({number:number2})=>number2>picture.number);
 this.pictures.splice(after<0?this.pictures.length:after,0,picture);let over=[];for(;this.isFull();)over.push(this.pictures.
 pop());return over}due(at){let missed=this.pictures.filter(picture=>picture.at<=at);return this.pictures.splice(0,missed.
 length),{newest:missed.pop(),missed}}clear(){return this.pictures.splice(0)}isFull(){let bytes=this.pictures.reduce((sum,{
 buffer})=>sum+buffer.byteLength,0);return this.pictures.length>(bytes>201326592?8:32)}};var MEAN_OF=4,FIGURES=500,HEADS=50,measures=new URLSearchParams(location.search).has("measure"),KNOWN=64,canvas=document.
 getElementById("picture"),panel=document.getElementById("app"),calm=matchMedia("(prefers-reduced-motion: reduce)"),page={
-link:{is:"connecting"},manifest:null,gop:-1,tiles:[],figures:null,place:null,sample:null,report:null,stood:0,leftOut:0,trouble:"",
-delay:0,marks:!1,direction:"",notice:"",tilt:null,headset:null,sound:null,heard:{off:null,late:0}};function lacks(){return isSecureContext?
-typeof VideoDecoder>"u"||typeof EncodedVideoChunk>"u"?["This browser has no WebCodecs (VideoDecoder), by which the tiles\
- are decoded","Use a current Chromium, Chrome or Edge: the player was tried in Chromium only."]:null:[`${location.origin}\
- is no secure context, and browsers decode video only in one`,"Start it with weftline vr play --web-tls; open it on the \
-machine on which it runs, at 127.0.0.1; reach it by ssh -L; or put a proxy with TLS in front of it, --behind-proxy NAME."]}
-async function lacksCodec(){let tile={codec:"avc1.640028",codedWidth:320,codedHeight:320},{supported}=await VideoDecoder.
-isConfigSupported(tile).catch(()=>({supported:!1}));return supported?null:["This browser cannot decode H.264, which the \
-tiles are encoded with","Use one that can, such as Chrome or Edge; on Linux a Chromium that is built with proprietary co\
-decs."]}var Player=class{worker;screen;look;tilt;headset;held=null;headAt=0;awake=null;awakeTurn=0;waiting=new Waiting;speaker=new Speaker;soundTurn=0;isHidden=!0;begins=null;stale=!0;figuresAt=0;samples=[];known=new Map;shown=null;drawn=0;constructor(){
+link:{is:"connecting"},manifest:null,gop:-1,tiles:[],nothing:!1,figures:null,place:null,sample:null,report:null,stood:0,
+leftOut:0,trouble:"",delay:0,marks:!1,direction:"",notice:"",tilt:null,headset:null,sound:null,heard:{off:null,late:0}};
+function lacks(){return isSecureContext?typeof VideoDecoder>"u"||typeof EncodedVideoChunk>"u"?["This browser has no WebC\
+odecs (VideoDecoder), by which the tiles are decoded","Use a current Chromium, Chrome or Edge: the player was tried in C\
+hromium only."]:null:[`${location.origin} is no secure context, and browsers decode video only in one`,"Start it with we\
+ftline vr play --web-tls; open it on the machine on which it runs, at 127.0.0.1; reach it by ssh -L; or put a proxy with\
+ TLS in front of it, --behind-proxy NAME."]}async function lacksCodec(){let tile={codec:"avc1.640028",codedWidth:320,codedHeight:320},
+{supported}=await VideoDecoder.isConfigSupported(tile).catch(()=>({supported:!1}));return supported?null:["This browser \
+cannot decode H.264, which the tiles are encoded with","Use one that can, such as Chrome or Edge; on Linux a Chromium th\
+at is built with proprietary codecs."]}var Player=class{worker;screen;look;tilt;headset;held=null;headAt=0;awake=null;awakeTurn=0;waiting=new Waiting;speaker=new Speaker;soundTurn=0;isHidden=!0;begins=null;stale=!0;figuresAt=0;samples=[];known=new Map;shown=null;drawn=0;constructor(){
 this.screen=new Screen(canvas),this.worker=new Worker(script("/a/player-worker.js"),{type:"module"}),this.worker.onmessage=
 ({data})=>this.take(data),this.worker.onerror=event=>this.say(event.message),this.look=new Look(canvas,({yaw,pitch,roll})=>{
 this.tell({is:"pose",yaw,pitch,roll}),this.stale=!0}),this.tilt=new Tilt(head=>{this.held||(page.notice=""),this.look.follow(
@@ -322,57 +321,58 @@ height)&&([canvas.width,canvas.height]=[width,height],this.stale=!0)}take(messag
 waiting.push(message.picture))this.done(over,!1);return;case"sound":this.hear(message.sound);return;case"clock":this.begins=
 message.begins,page.delay=message.delay;return;case"link":page.link=message.link,this.stayAwake(),(message.link.is==="ov\
 er"||message.link.is==="refused")&&this.headset.stop();break;case"manifest":[page.manifest,page.gop,page.figures]=[message.
-manifest,-1,null],[page.stood,page.leftOut]=[0,0],page.trouble="",page.sound=message.manifest.sound&&{on:page.sound?.on??
+manifest,-1,null],[page.tiles,page.nothing]=[[],!1],page.trouble="",page.sound=message.manifest.sound&&{on:page.sound?.on??
 !1},page.sound||this.speaker.stop(),this.shown=null,this.known.clear();try{this.screen.start(message.manifest)}catch(error){
-page.trouble=String(error)}break;case"colour":this.screen.code(message.colour);break;case"gop":[page.gop,page.tiles]=[message.
-gop,message.tiles],measures&&this.know(message.gop,message.tiles),this.screen.mark(message.tiles),canvas.dataset.qps=message.
-tiles.map(({qp,late})=>late?"late":qp??"").join(",");break;case"figures":page.figures=message.figures;break;case"place":
-page.place=message.place;break;case"sample":this.samples=[...this.samples.slice(1-MEAN_OF),JSON.parse(message.text)],page.
-sample=mean(this.samples),this.look.span(this.samples.at(-1)?.fov);break;case"report":page.report=JSON.parse(message.text),
-page.stood+=page.report.stalled_s,page.leftOut+=page.report.dropped;break;case"trouble":page.trouble=message.text;break}
-(message.is==="link"||now()-this.figuresAt>(calm.matches?10:1)*FIGURES)&&this.paint()}paint(){this.figuresAt=now(),D(view(
-page,actions),panel),document.title=page.link.is==="live"?"Weftline player":`Weftline player: ${page.link.is}`}done({number:number2,
-buffer},shown){this.tell({is:"done",number:number2,shown,buffer},[buffer])}advance(){let at=this.begins===null?-1/0:now()-
-this.begins,{newest,missed}=this.waiting.due(at);for(let picture of missed)this.done(picture,!1);return newest&&(this.screen.
-upload(newest),this.shown={number:newest.number,whole:newest.tiles.every(state=>state===1)},this.stale=!0),newest}drew(newest){
-canvas.dataset.drawn=String(this.drawn+=1),newest&&(canvas.dataset.number=String(newest.number),this.done(newest,!this.screen.
-lost))}frame(){if(requestAnimationFrame(()=>this.frame()),this.headset.isWorn)return;let newest=this.advance();if(!this.
-stale)return;let{view:view2}=this.look;this.screen.draw([flat(view2,view2.fov,canvas.width,canvas.height)],page.marks),this.
-turned(),this.stale=!1,this.drew(newest)}wear(worn){let newest=this.advance();if(!worn){newest&&this.done(newest,!1);return}
-let{eyes:eyes2,head,into}=worn;now()-this.headAt>=HEADS&&(this.headAt=now(),this.look.set({...this.look.view,...head})),
-this.screen.draw(eyes2,page.marks,into),now()-this.figuresAt>FIGURES&&this.turned(),canvas.dataset.eyes=String(eyes2.length),
-this.drew(newest)}know(gop,tiles){this.known.set(gop,tiles);let[oldest]=this.known.keys();this.known.size>KNOWN&&this.known.
-delete(oldest)}measure(view2){let{pictures}=page.manifest??{pictures:1},gop=Math.floor((this.shown?.number??0)/pictures),
-qps=this.known.get(gop)?.map(({qp})=>qp);if(!this.shown?.whole||!qps||qps.includes(null)||this.screen.lost)return null;let{
-width,height}=canvas;this.screen.draw([flat(view2,view2.fov,width,height)],!1,null,!0);let png=canvas.toDataURL("image/p\
-ng");return this.stale=!0,{gop,picture:this.shown.number%pictures,qps,...view2,width,height,png}}hear(sound){if(this.isHidden||
-this.begins===null)return;let{late}=this.speaker;this.speaker.play(sound,this.begins),page.heard={off:this.speaker.off,late:this.
-speaker.late},this.speaker.late>late&&this.tell({is:"late"})}async switchSound(){page.notice="";let turn2=this.soundTurn+=
-1,{sound}=page.manifest??{sound:null};if(page.sound?.on)this.speaker.stop();else if(sound){page.sound={on:!0},this.paint();
-let notice=await this.listen(sound.rate,sound.channels,turn2);if(turn2!==this.soundTurn)return;page.notice=notice}this.tell(
-{is:"listen",on:this.speaker.isOn}),page.sound=sound&&{on:this.speaker.isOn},page.heard={off:null,late:0},this.paint()}async listen(rate,channels,turn2){
-let does=await plays(rate,channels);if(turn2!==this.soundTurn)return"";if(!does)return"This browser does not decode the \
-sound, which is AAC. Use one that does, such as Chrome or Edge.";try{return await this.speaker.start(rate),""}catch(error){
-return`The sound: ${error.message}`}}takeOff(){page.headset={on:!1},delete canvas.dataset.eyes,this.look.upright(),this.
-hide(document.hidden),this.paint()}async switchHeadset(){if(page.notice="",this.headset.isWorn)return this.headset.stop();
-try{await this.headset.start()}catch(error){page.notice=`The headset: ${error.message}`}this.headset.isWorn&&(this.tilt.
-isOn&&this.switchTilt(),this.look.by="headset",document.hidden&&this.hide(!1)),page.headset={on:this.headset.isWorn},this.
-paint()}switchTilt(){page.notice="",this.held=null,this.tilt.isOn?(this.tilt.stop(),this.look.upright()):(this.look.by="\
-device",this.tilt.start(reason=>{page.notice=reason,page.tilt={on:this.tilt.isOn},this.tilt.isOn||this.look.upright(),this.
-paint()})),page.tilt={on:this.tilt.isOn},this.paint()}async stayAwake(){let turn2=this.awakeTurn+=1,before=this.awake;if(this.
-awake=null,await before?.release().catch(()=>{}),page.link.is!=="live"||document.hidden)return;let lock=await navigator.
-wakeLock?.request("screen").catch(()=>null)??null;turn2===this.awakeTurn?this.awake=lock:await lock?.release().catch(()=>{})}hide(hidden){
-for(let picture of this.waiting.clear())this.done(picture,!1);this.isHidden=hidden,this.speaker.pause(hidden),this.tell(
-{is:"hidden",hidden}),this.stale=!0}again(){this.stale=!0,this.paint()}steer(){this.tell({is:"steer"})}};function script(path){
-let types=globalThis.trustedTypes,createScriptURL=url=>{if(url!==path)throw new TypeError(`${url} is no script of ours`);
-return url};return types?types.createPolicy("weftline",{createScriptURL}).createScriptURL(path):path}var player=null,actions={
-marks(){page.marks=!page.marks,player?.again()},steer:()=>player?.steer(),tilt:()=>player?.switchTilt(),headset:()=>{player?.
-switchHeadset()},sound:()=>{player?.switchSound()},dismiss(){page.notice="",player?.again()},key:name=>{player?.look.key(
-name)},whole(){document.fullscreenElement?document.exitFullscreen():document.documentElement.requestFullscreen()}};function refuse(reason,remedy){
-canvas.hidden=!0,document.title="Weftline player: not here",D(refused(reason,remedy),panel)}async function start(){let missing=lacks()??
-await lacksCodec();if(missing)return refuse(...missing);try{page.notice=await begin()}catch(error){return refuse(error.message,
-"Open the address that weftline vr play printed.")}try{player=new Player;let own=player;measures&&Object.assign(globalThis,
-{weftlineMeasure:view2=>own.measure(view2)})}catch(error){refuse(error.message,"The picture is drawn by WebGL 2: turn on\
- hardware acceleration in the browser, or use another one.")}}start();window.addEventListener("hashchange",()=>{location.
-hash.startsWith("#k=")&&another()});async function another(){try{if(page.notice=await begin(),!page.notice)return location.
-reload()}catch(error){page.notice=error.message}player?.again()}
+page.trouble=String(error)}break;case"colour":this.screen.code(message.colour);break;case"gop":[page.gop,page.tiles,page.
+nothing]=[message.gop,message.tiles,message.nothing],measures&&this.know(message.gop,message.tiles),this.screen.mark(message.
+tiles),canvas.dataset.qps=message.tiles.map(({qp,late})=>late?"late":qp??"").join(",");break;case"figures":page.figures=
+message.figures;break;case"place":page.place=message.place;break;case"sample":this.samples=[...this.samples.slice(1-MEAN_OF),
+JSON.parse(message.text)],page.sample=mean(this.samples),this.look.span(this.samples.at(-1)?.fov);break;case"report":page.
+report=JSON.parse(message.text),page.stood+=page.report.stalled_s,page.leftOut+=page.report.dropped;break;case"trouble":
+page.trouble=message.text;break}(message.is==="link"||now()-this.figuresAt>(calm.matches?10:1)*FIGURES)&&this.paint()}paint(){
+this.figuresAt=now(),D(view(page,actions),panel),document.title=page.link.is==="live"?"Weftline player":`Weftline player\
+: ${page.link.is}`}done({number:number2,buffer},shown){this.tell({is:"done",number:number2,shown,buffer},[buffer])}advance(){
+let at=this.begins===null?-1/0:now()-this.begins,{newest,missed}=this.waiting.due(at);for(let picture of missed)this.done(
+picture,!1);return newest&&(this.screen.upload(newest),this.shown={number:newest.number,whole:newest.tiles.every(state=>state===
+1)},this.stale=!0),newest}drew(newest){canvas.dataset.drawn=String(this.drawn+=1),newest&&(canvas.dataset.number=String(
+newest.number),this.done(newest,!this.screen.lost))}frame(){if(requestAnimationFrame(()=>this.frame()),this.headset.isWorn)
+return;let newest=this.advance();if(!this.stale)return;let{view:view2}=this.look;this.screen.draw([flat(view2,view2.fov,
+canvas.width,canvas.height)],page.marks),this.turned(),this.stale=!1,this.drew(newest)}wear(worn){let newest=this.advance();
+if(!worn){newest&&this.done(newest,!1);return}let{eyes:eyes2,head,into}=worn;now()-this.headAt>=HEADS&&(this.headAt=now(),
+this.look.set({...this.look.view,...head})),this.screen.draw(eyes2,page.marks,into),now()-this.figuresAt>FIGURES&&this.turned(),
+canvas.dataset.eyes=String(eyes2.length),this.drew(newest)}know(gop,tiles){this.known.set(gop,tiles);let[oldest]=this.known.
+keys();this.known.size>KNOWN&&this.known.delete(oldest)}measure(view2){let{pictures}=page.manifest??{pictures:1},gop=Math.
+floor((this.shown?.number??0)/pictures),qps=this.known.get(gop)?.map(({qp})=>qp);if(!this.shown?.whole||!qps||qps.includes(
+null)||this.screen.lost)return null;let{width,height}=canvas;this.screen.draw([flat(view2,view2.fov,width,height)],!1,null,
+!0);let png=canvas.toDataURL("image/png");return this.stale=!0,{gop,picture:this.shown.number%pictures,qps,...view2,width,
+height,png}}hear(sound){if(this.isHidden||this.begins===null)return;let{late}=this.speaker;this.speaker.play(sound,this.
+begins),page.heard={off:this.speaker.off,late:this.speaker.late},this.speaker.late>late&&this.tell({is:"late"})}async switchSound(){
+page.notice="";let turn2=this.soundTurn+=1,{sound}=page.manifest??{sound:null};if(page.sound?.on)this.speaker.stop();else if(sound){
+page.sound={on:!0},this.paint();let notice=await this.listen(sound.rate,sound.channels,turn2);if(turn2!==this.soundTurn)
+return;page.notice=notice}this.tell({is:"listen",on:this.speaker.isOn}),page.sound=sound&&{on:this.speaker.isOn},page.heard=
+{off:null,late:0},this.paint()}async listen(rate,channels,turn2){let does=await plays(rate,channels);if(turn2!==this.soundTurn)
+return"";if(!does)return"This browser does not decode the sound, which is AAC. Use one that does, such as Chrome or Edge\
+.";try{return await this.speaker.start(rate),""}catch(error){return`The sound: ${error.message}`}}takeOff(){page.headset=
+{on:!1},delete canvas.dataset.eyes,this.look.upright(),this.hide(document.hidden),this.paint()}async switchHeadset(){if(page.
+notice="",this.headset.isWorn)return this.headset.stop();try{await this.headset.start()}catch(error){page.notice=`The he\
+adset: ${error.message}`}this.headset.isWorn&&(this.tilt.isOn&&this.switchTilt(),this.look.by="headset",document.hidden&&
+this.hide(!1)),page.headset={on:this.headset.isWorn},this.paint()}switchTilt(){page.notice="",this.held=null,this.tilt.isOn?
+(this.tilt.stop(),this.look.upright()):(this.look.by="device",this.tilt.start(reason=>{page.notice=reason,page.tilt={on:this.
+tilt.isOn},this.tilt.isOn||this.look.upright(),this.paint()})),page.tilt={on:this.tilt.isOn},this.paint()}async stayAwake(){
+let turn2=this.awakeTurn+=1,before=this.awake;if(this.awake=null,await before?.release().catch(()=>{}),page.link.is!=="l\
+ive"||document.hidden)return;let lock=await navigator.wakeLock?.request("screen").catch(()=>null)??null;turn2===this.awakeTurn?
+this.awake=lock:await lock?.release().catch(()=>{})}hide(hidden){for(let picture of this.waiting.clear())this.done(picture,
+!1);this.isHidden=hidden,this.speaker.pause(hidden),this.tell({is:"hidden",hidden}),this.stale=!0}again(){this.stale=!0,
+this.paint()}steer(){this.tell({is:"steer"})}};function script(path){let types=globalThis.trustedTypes,createScriptURL=url=>{
+if(url!==path)throw new TypeError(`${url} is no script of ours`);return url};return types?types.createPolicy("weftline",
+{createScriptURL}).createScriptURL(path):path}var player=null,actions={marks(){page.marks=!page.marks,player?.again()},steer:()=>player?.
+steer(),tilt:()=>player?.switchTilt(),headset:()=>{player?.switchHeadset()},sound:()=>{player?.switchSound()},dismiss(){
+page.notice="",player?.again()},key:name=>{player?.look.key(name)},whole(){document.fullscreenElement?document.exitFullscreen():
+document.documentElement.requestFullscreen()}};function refuse(reason,remedy){canvas.hidden=!0,document.title="Weftline \
+player: not here",D(refused(reason,remedy),panel)}async function start(){let missing=lacks()??await lacksCodec();if(missing)
+return refuse(...missing);try{page.notice=await begin()}catch(error){return refuse(error.message,"Open the address that \
+weftline vr play printed.")}try{player=new Player;let own=player;measures&&Object.assign(globalThis,{weftlineMeasure:view2=>own.
+measure(view2)})}catch(error){refuse(error.message,"The picture is drawn by WebGL 2: turn on hardware acceleration in th\
+e browser, or use another one.")}}start();window.addEventListener("hashchange",()=>{location.hash.startsWith("#k=")&&another()});
+async function another(){try{if(page.notice=await begin(),!page.notice)return location.reload()}catch(error){page.notice=
+error.message}player?.again()}

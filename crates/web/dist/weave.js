@@ -120,26 +120,26 @@ let[y2,high]=[from*6+1,(to-from)*6];if(stripes(ctx,64,y2,scale,high,high,palette
 ecorded";ctx.textAlign="center",ctx.textBaseline="middle";let wide=ctx.measureText(words2).width+12;ctx.fillStyle=palette2.
 ground,ctx.fillRect(64+(scale-wide)/2,y2+high/2-8,wide,16),ctx.fillStyle=palette2.soft,ctx.fillText(words2,64+scale/2,y2+
 high/2)}function ticks(slots,{span,until,isRun}){let step=[.25,.5,1,2,5,10,15,30,60].find(seconds=>span/1e6/seconds<=6)??
-span/4e6,found=[0],first2=isRun?until/1e6%step:step;for(let ago=first2;ago*1e6<span;ago+=step){let slot=ago*1e6*slots/span;
-slot>2.5&&slot<slots-2.5&&found.push(slot)}return[...found,slots]}function time(ctx,slot,slots,{span,until,isRun},palette2){
-let ago=slot/slots*span,digits=span<8e6?2:1;ctx.fillStyle=palette2.soft,ctx.textAlign="right",ctx.textBaseline=slot===0?
-"top":slot===slots?"bottom":"middle";let said=isRun?(Math.max(0,until-ago)/1e6).toFixed(digits):`−${(ago/1e6).toFixed(
-digits)}`;ctx.fillText(slot===0&&!isRun?"newest":`${said} s`,54,slot*6+1)}function slotAt(y2,slots){return Math.max(0,Math.
-min(slots-1,Math.floor((y2-1)/6)))}function strandTime(row){let last=Math.max(...row.parts.map(part=>part.last),row.at),
-span=Math.min(2e6,Math.max(4e4,(last-row.at)*1.5)),from=row.at-Math.min(span*.25,4e4/2);return[from,from+span]}function drawStrand(canvas,rows,around,palette2,isRun){
-let[ctx,width]=begin(canvas,190),[from,to]=strandTime(around),shown2=rows.flatMap(row=>row.parts.filter(part=>part.last>=
-from&&part.first<=to).map(part=>({...part,from:row.start+part.from,to:row.start+part.to}))),near=at=>Math.abs(at-around.
-start)<=8*around.length,parts=shown2.filter(part=>near(part.from)),least=Math.min(around.start,...parts.map(part=>part.from)),
-most=Math.max(around.start+around.length,...parts.map(part=>part.to)),[top,bottom]=[8,168],x2=time2=>64+(time2-from)/(to-
-from)*(width-64-6),y2=offset=>bottom-(offset-least)/(most-least)*(bottom-top);ctx.fillStyle=palette2.grid;let high=y2(around.
-start)-y2(around.start+around.length);ctx.fillRect(64,y2(around.start+around.length),width-64-6,Math.max(1,high)),ctx.save(),
-ctx.beginPath(),ctx.rect(64,0,width-64-6,bottom+2),ctx.clip(),ctx.lineCap="round";for(let part of parts){let[begins,ends]=part.
-backward?[part.to,part.from]:[part.from,part.to];ctx.strokeStyle=palette2.of(part.path),ctx.lineWidth=part.why==="new"?2.5:
-2,ctx.setLineDash(part.why==="new"?[]:part.why==="copy"?[2,4]:[6,3]),ctx.beginPath(),ctx.moveTo(x2(part.first),y2(begins)),
-ctx.lineTo(Math.max(x2(part.last),x2(part.first)+1),y2(ends)),ctx.stroke()}ctx.restore(),ctx.fillStyle=palette2.soft,ctx.
-textBaseline="bottom",ctx.textAlign="left";let said=at=>isRun?`${(at/1e6).toFixed(2)} s`:`${((at-from)/1e3).toFixed(0)} \
-ms`;ctx.fillText(said(from),64,188),ctx.textAlign="right",ctx.fillText(said(to),width-6,188),ctx.textBaseline="top",ctx.
-fillText("stream ↑",56,top)}var SPANS=[[2,"2 s"],[10,"10 s"],[60,"1 min"]];function shownAtFirst(){return{span:SPANS[1][0],direction:null,row:null,until:null,
+span/4e6,found=[0],first2=isRun?until/1e6%step:step,last=isRun?Math.min(span,until):span,end=last*slots/span;for(let ago=first2;ago*
+1e6<last;ago+=step){let slot=ago*1e6*slots/span;slot>2.5&&slot<end-2.5&&found.push(slot)}return[...found,end]}function time(ctx,slot,slots,{
+span,until,isRun},palette2){let ago=slot/slots*span,digits=span<8e6?2:1;ctx.fillStyle=palette2.soft,ctx.textAlign="right",
+ctx.textBaseline=slot===0?"top":slot>slots-2.5?"bottom":"middle";let said=isRun?(Math.max(0,until-ago)/1e6).toFixed(digits):
+`−${(ago/1e6).toFixed(digits)}`;ctx.fillText(slot===0&&!isRun?"newest":`${said} s`,54,slot*6+1)}function slotAt(y2,slots){
+return Math.max(0,Math.min(slots-1,Math.floor((y2-1)/6)))}function strandTime(row){let last=Math.max(...row.parts.map(part=>part.
+last),row.at),span=Math.min(2e6,Math.max(4e4,(last-row.at)*1.5)),from=row.at-Math.min(span*.25,4e4/2);return[from,from+span]}
+function drawStrand(canvas,rows,around,palette2,isRun){let[ctx,width]=begin(canvas,190),[from,to]=strandTime(around),shown2=rows.
+flatMap(row=>row.parts.filter(part=>part.last>=from&&part.first<=to).map(part=>({...part,from:row.start+part.from,to:row.
+start+part.to}))),near=at=>Math.abs(at-around.start)<=8*around.length,parts=shown2.filter(part=>near(part.from)),least=Math.
+min(around.start,...parts.map(part=>part.from)),most=Math.max(around.start+around.length,...parts.map(part=>part.to)),[top,
+bottom]=[8,168],x2=time2=>64+(time2-from)/(to-from)*(width-64-6),y2=offset=>bottom-(offset-least)/(most-least)*(bottom-top);
+ctx.fillStyle=palette2.grid;let high=y2(around.start)-y2(around.start+around.length);ctx.fillRect(64,y2(around.start+around.
+length),width-64-6,Math.max(1,high)),ctx.save(),ctx.beginPath(),ctx.rect(64,0,width-64-6,bottom+2),ctx.clip(),ctx.lineCap=
+"round";for(let part of parts){let[begins,ends]=part.backward?[part.to,part.from]:[part.from,part.to];ctx.strokeStyle=palette2.
+of(part.path),ctx.lineWidth=part.why==="new"?2.5:2,ctx.setLineDash(part.why==="new"?[]:part.why==="copy"?[2,4]:[6,3]),ctx.
+beginPath(),ctx.moveTo(x2(part.first),y2(begins)),ctx.lineTo(Math.max(x2(part.last),x2(part.first)+1),y2(ends)),ctx.stroke()}
+ctx.restore(),ctx.fillStyle=palette2.soft,ctx.textBaseline="bottom",ctx.textAlign="left";let said=at=>isRun?`${(Math.max(
+0,at)/1e6).toFixed(2)} s`:`${((at-from)/1e3).toFixed(0)} ms`;ctx.fillText(said(from),64,188),ctx.textAlign="right",ctx.fillText(
+said(to),width-6,188),ctx.textBaseline="top",ctx.fillText("stream ↑",56,top)}var SPANS=[[2,"2 s"],[10,"10 s"],[60,"1 min"]];function shownAtFirst(){return{span:SPANS[1][0],direction:null,row:null,until:null,
 table:!1}}function scene(weave2,shown2,isRun){let direction=shown2.direction??weave2.busier(),cloth=weave2[direction],all=cloth.
 rows(),until=shown2.until??weave2.now,from=until-shown2.span*1e6,[slots,told]=[choose(all,from,until,64),within(all,from,
 until)],rows=eachOnce(slots),shows=isRun?telling(rows):rows.find(row=>row.wait!==null||repeated(row)>0),selected=rows.find(
@@ -148,44 +148,45 @@ span*1e6/64}}function paint(weave2,shown2,palette2,isRun){let{direction,slots,al
 time2={span:shown2.span*1e6,until,gaps:weave2[direction].gaps,isRun},of=id=>document.querySelector(`#${id}`),[cloth,strand]=[
 of("cloth"),of("strand")];cloth&&drawCloth(cloth,slots,time2,selected,palette2),strand&&selected&&drawStrand(strand,all,
 selected,palette2,isRun);for(let key of document.querySelectorAll("canvas[data-key]"))drawKey(key,palette2)}function drawKey(canvas,palette2){
-let scale=window.devicePixelRatio||1;[canvas.width,canvas.height]=[26*scale,12*scale];let ctx=canvas.getContext("2d");ctx.
-setTransform(scale,0,0,scale,0,0);let path=Number(canvas.dataset.path??0),place=[1,1,24,10],key=canvas.dataset.key;if(key===
-"none"){ctx.strokeStyle=palette2.grid,ctx.strokeRect(1.5,1.5,23,9);return}key==="wait"?drawWait(ctx,...place,palette2):drawPart(
-ctx,{path,why:key==="copy"||key==="again"?key:"new",backward:key==="backward"},!0,place,palette2),key==="missing"&&drawMissing(
-ctx,...place,palette2)}function view(weave2,shown2,change,isRecorded){let now=scene(weave2,shown2,isRecorded),{direction,
-all,rows,selected}=now,first2=all[0]?.at??0,radio=(name,value,text,is,set)=>b`<label><input type="radio" name=${name} value=${value} .checked=${is} @change=${set} /><span>${text}</span></label>`,
+let scale=window.devicePixelRatio||1,looks=`${canvas.dataset.key} ${palette2.of(Number(canvas.dataset.path))} ${palette2.
+ink} ${scale}`;if(canvas.dataset.looks===looks)return;canvas.dataset.looks=looks,[canvas.width,canvas.height]=[26*scale,
+12*scale];let ctx=canvas.getContext("2d");ctx.setTransform(scale,0,0,scale,0,0);let path=Number(canvas.dataset.path??0),
+place=[1,1,24,10],key=canvas.dataset.key;if(key==="none"){ctx.strokeStyle=palette2.grid,ctx.strokeRect(1.5,1.5,23,9);return}
+key==="wait"?drawWait(ctx,...place,palette2):drawPart(ctx,{path,why:key==="copy"||key==="again"?key:"new",backward:key===
+"backward"},!0,place,palette2),key==="missing"&&drawMissing(ctx,...place,palette2)}function view(weave2,shown2,change,isRecorded){
+let now=scene(weave2,shown2,isRecorded),{direction,all,rows,selected}=now,first2=all[0]?.at??0,radio=(name,value,text,is,set)=>b`<label><input type="radio" name=${name} value=${value} .checked=${is} @change=${set} /><span>${text}</span></label>`,
 spans=isRecorded?[...SPANS,[Math.max(1,Math.ceil((weave2.now-first2)/1e6)),"all"]]:SPANS;return b`<div class="controls">
-      <fieldset>
-        <legend class="unseen">Direction of the weave</legend>
-        ${radio("weave-direction","sent","sent",direction==="sent",()=>change({direction:"sent",row:null}))}
-        ${radio("weave-direction","received","received",direction==="received",()=>change({direction:"received",row:null}))}
-      </fieldset>
-      <fieldset>
-        <legend class="unseen">Time of the cloth</legend>
-        ${spans.map(([seconds,name])=>radio("weave-span",name,name,shown2.span===seconds,()=>change({span:seconds,row:null})))}
-      </fieldset>
-    </div>
-    ${rows.length===0?b`<p class="empty" id="weave-empty">${empty(weave2,shown2,now)}</p>`:A}
-    <div class="weave" ?hidden=${rows.length===0}>
-      ${isRecorded?moment(now,shown2,first2,weave2.now,change):A}
-      <p class="caption" id="weave-caption">${caption(now)}${unknown(weave2,shown2,now)>0?" Grey stripes: it was not rec\
-orded.":""}</p>
-      <div class="plot" role="img" aria-label=${words(weave2,now)}>
-        <canvas id="cloth" @pointerdown=${event=>point(event,now,change)}></canvas>
-      </div>
-      ${legend(weave2,now)}
-      ${slider(now,change)}
-      <p class="caption">The strand of that row: its bytes of the stream over time. What a path fills from the start rises, what it fills from the end falls; dashed: ${direction===
+<fieldset>
+<legend class="unseen">Direction of the weave</legend>
+${radio("weave-direction","sent","sent",direction==="sent",()=>change({direction:"sent",row:null}))}
+${radio("weave-direction","received","received",direction==="received",()=>change({direction:"received",row:null}))}
+</fieldset>
+<fieldset>
+<legend class="unseen">Time of the cloth</legend>
+${spans.map(([seconds,name])=>radio("weave-span",name,name,shown2.span===seconds,()=>change({span:seconds,row:null})))}
+</fieldset>
+</div>
+${rows.length===0?b`<p class="empty" id="weave-empty">${empty(weave2,shown2,now)}</p>`:A}
+<div class="weave" ?hidden=${rows.length===0}>
+${isRecorded?moment(now,shown2,first2,weave2.now,change):A}
+<p class="caption" id="weave-caption">${caption(now)}${unknown(weave2,shown2,now)>0?" Grey stripes: it was not recorded.":
+""}</p>
+<div class="plot" role="img" aria-label=${words(weave2,now)}>
+<canvas id="cloth" @pointerdown=${event=>point(event,now,change)}></canvas>
+</div>
+${legend(weave2,now)}
+${slider(now,change)}
+<p class="caption">The strand of that row: its bytes of the stream over time. What a path fills from the start rises, what it fills from the end falls; dashed: ${direction===
 "sent"?"sent again, or a copy":"came a second time"}.</p>
-      <div class="plot" role="img" aria-label=${selected?strandWords(weave2,selected):"no row"}>
-        <canvas id="strand"></canvas>
-      </div>
-      <details @toggle=${event=>change({table:event.target.open})}>
-        <summary>Table<span class="unseen"> of the weave</span></summary>
-        ${shown2.table?table(weave2,now):A}
-      </details>
-      ${howToRead(direction)}
-    </div>`}function unknown(weave2,{span},{slots,until,direction}){return unknownSlots(slots,{span:span*1e6,until,gaps:weave2[direction].
+<div class="plot" role="img" aria-label=${selected?strandWords(weave2,selected):"no row"}>
+<canvas id="strand"></canvas>
+</div>
+<details @toggle=${event=>change({table:event.target.open})}>
+<summary>Table<span class="unseen"> of the weave</span></summary>
+${shown2.table?table(weave2,now):A}
+</details>
+${howToRead(direction)}
+</div>`}function unknown(weave2,{span},{slots,until,direction}){return unknownSlots(slots,{span:span*1e6,until,gaps:weave2[direction].
 gaps}).reduce((sum,[from,to])=>sum+to-from,0)}function empty(weave2,shown2,now){let known=now.slots.length-unknown(weave2,
 shown2,now);if(known===0)return"Nothing is known of this time: it was not recorded.";let rest=known<now.slots.length?" a\
 s far as it was recorded":"";return`Nothing was ${now.direction} in this time${rest}.`}function point(event,{slots},change){
@@ -195,60 +196,54 @@ kinds={windows:"a window of the scheduler",inferred:"a window, as inferred from 
 a MiB of the stream"},every=cloth.every>1?` Of so many rows the page has one in ${cloth.every}; those that show somethin\
 g come first.`:"",drawn=told.length>rows.length?`${rows.length} of ${told.length} rows are drawn`:`${rows.length} rows`,
 lost=cloth.leftOut>0?` ${cloth.leftOut} stretches came and went between two looks.`:"",left=rows.reduce((sum,row)=>sum+row.
-left,0),torn=left>0?` Too fine to be drawn: in these rows ${left} short parts are put together by path, so that what is \
-seen there is not as long as they are.`:"",known=cloth.knownTo===null?"":` What has arrived beyond ${(cloth.knownTo/1e6).
-toFixed(2)} MB is not known: it came in too many pieces.`;return`The cloth: each row is ${kinds[cloth.cut]}, the newest \
-on top (${drawn}). From left to right it goes from its first byte to its last; its height is the time in which it was fi\
-lled, in steps of ${duration(Math.round(slot/1e3))}.${waits(scene2)}${every}${torn}${known}${lost}`}var when=({until,isRun},at)=>isRun?
-`at ${(at/1e6).toFixed(2)} s`:`${(Math.max(0,until-at)/1e6).toFixed(1)} s before`;function waits(scene2){let all=scene2.
-told.filter(row=>row.wait).sort((a2,b2)=>(b2.wait?.ms??0)-(a2.wait?.ms??0));if(all.length===0)return"";let longest=all.slice(
-0,3).map(row=>`${duration(row.wait?.ms??0)} in the row ${when(scene2,row.at)}`);return` The reader waited within ${all.length===
-1?"one row":`${all.length} rows`}: ${longest.join(", ")}${all.length>3?", and less in others":""}.`}var duration=ms=>ms<
-1e3?`${ms} ms`:`${(ms/1e3).toFixed(1)} s`;function slider({rows,selected,isRun},change){let at=selected?rows.indexOf(selected):
-0,move=event=>{let place=rows.length-1-Number(event.target.value);change({row:rows[place]?.start??null})},wait=selected?.
-wait?`; the reader waited ${duration(selected.wait.ms)}`:"",seconds=at2=>(at2/1e6).toFixed(2),times=selected&&isRun?`${seconds(
-selected.at)} to ${seconds(filled(selected))} s, `:"",text=selected?`${times}at ${seconds(selected.start)} MB of the str\
-eam${wait}`:"none";return b`<div class="timeline">
-    <label for="weave-row">Row</label>
-    <input id="weave-row" type="range" min="0" max=${Math.max(0,rows.length-1)} .value=${String(rows.length-1-at)} aria-valuetext=${text} @input=${move} />
-    <output for="weave-row">${text}</output>
-  </div>`}function moment({until},{span},first2,last,change){let[least,most]=[Math.min(last,first2+span*1e6)/1e6,last/1e6];
+left,0),torn=left>0?` Too fine to be drawn: in these rows ${left} short parts are put together by path.`:"",known=cloth.
+knownTo===null?"":` What has arrived beyond ${(cloth.knownTo/1e6).toFixed(2)} MB is not known: it came in too many piece\
+s.`;return`The cloth: each row is ${kinds[cloth.cut]}, the newest on top (${drawn}). From left to right it goes from its\
+ first byte to its last; its height is the time in which it was filled, in steps of ${duration(Math.round(slot/1e3))}.${waits(
+scene2)}${every}${torn}${known}${lost}`}var when=({until,isRun},at)=>isRun?`at ${(at/1e6).toFixed(2)} s`:`${(Math.max(0,
+until-at)/1e6).toFixed(1)} s before`;function waits(scene2){let all=scene2.told.filter(row=>row.wait).sort((a2,b2)=>(b2.
+wait?.ms??0)-(a2.wait?.ms??0));if(all.length===0)return"";let longest=all.slice(0,3).map(row=>`${duration(row.wait?.ms??
+0)} in the row ${when(scene2,row.at)}`);return` The reader waited within ${all.length===1?"one row":`${all.length} rows`}\
+: ${longest.join(", ")}${all.length>3?", and less in others":""}.`}var duration=ms=>ms<1e3?`${ms} ms`:`${(ms/1e3).toFixed(
+1)} s`;function slider({rows,selected,isRun},change){let at=selected?rows.indexOf(selected):0,move=event=>{let place=rows.
+length-1-Number(event.target.value);change({row:rows[place]?.start??null})},wait=selected?.wait?`; the reader waited ${duration(
+selected.wait.ms)}`:"",seconds=at2=>(at2/1e6).toFixed(2),times=selected&&isRun?`${seconds(selected.at)} to ${seconds(filled(
+selected))} s, `:"",text=selected?`${times}at ${seconds(selected.start)} MB of the stream${wait}`:"none";return b`<div class="timeline">
+<label for="weave-row">Row</label>
+<input id="weave-row" type="range" min="0" max=${Math.max(0,rows.length-1)} .value=${String(rows.length-1-at)} aria-valuetext=${text} @input=${move} />
+<output for="weave-row">${text}</output>
+</div>`}function moment({until},{span},first2,last,change){let[least,most]=[Math.min(last,first2+span*1e6)/1e6,last/1e6];
 if(least>=most)return b``;let move=event=>change({until:Number(event.target.value)*1e6,row:null}),text=`${(until/1e6).toFixed(
 2)} s`;return b`<div class="timeline">
-    <label for="weave-until">Until</label>
-    <input id="weave-until" type="range" min=${least} max=${most} step="0.05" .value=${String(until/1e6)} aria-valuetext=${text} @input=${move} />
-    <output for="weave-until">${text}</output>
-  </div>`}function legend(weave2,{told,cloth,direction}){let key=(kind,text,path=0)=>b`<li><canvas data-key=${kind} data-path=${path} aria-hidden="true" width="26" height="12"></canvas> ${text}</li>`,
-any=[...shares(told).keys()][0]??0,upwards=cloth.cut==="fixed"?A:key("backward","filled from its end: the dark edge is w\
-here that began",any);return b`<ul class="legend" id="weave-legend">
-    ${[...shares(told)].map(([path,share])=>key("new",b`<strong>${weave2.name(path)}</strong> ${(share*100).toFixed(0)} %`,
-path))}
-    ${upwards}
-    ${direction==="sent"?b`${key("missing","faint: sent, and not known to have arrived",any)}
-          ${key("again","stripes like \\: sent again, as another path has it and is slow or gone; it is drawn where it be\
-longs in the stream",any)}
-          ${key("copy","stripes like /: sent over two paths at once, to be safe",any)}`:b`${key("none","blank: has not a\
-rrived",any)}
-          ${key("copy","stripes like /: came a second time",any)}`}
-    ${key("wait","outlined: the reader waited for these bytes, 50 ms or more, while later ones were there; the outline's\
- length is bytes, not time")}
-  </ul>`}function howToRead(direction){return b`<details>
-    <summary>How to read it</summary>
-    <p>
-      Each colour is a path. Where two paths fill a row from both ends, they meet at a seam; it wanders
-      with their rates. The path that would deliver first begins at the start, on the left: where the colours change
-      sides, that was the other one from then on. A path that gets slow has less of each row, and the rows get higher;
-      one that is gone has no part of the rows that follow. A thin line means that nothing was ${direction} then.
-      ${direction==="sent"?`A path that stalls leaves its part faint: the bytes are on their way and do not arrive. If t\
-hey come
-          before others that have arrived, the reader waits, and they are outlined. Then another path sends them
-          again: stripes like \\ on its own colour.`:`What a path that stalls was given is blank, until another path bri\
-ngs it: it has then that path's colour,
-          and what comes a second time has stripes like /. If it comes before others that have arrived, the
-          reader waits, and it is outlined.`}
-      After that the rows have the colours of the paths that are left.
-    </p>
-  </details>`}var timeHead=isRun=>b`${isRun?"begun":"age"} <span class="unit">s</span>`,percent=(part,whole)=>`${(100*part/
+<label for="weave-until">Until</label>
+<input id="weave-until" type="range" min=${least} max=${most} step="0.05" .value=${String(until/1e6)} aria-valuetext=${text} @input=${move} />
+<output for="weave-until">${text}</output>
+</div>`}function legend(weave2,{told,cloth,direction}){let key=(kind,text,path=0)=>b`<li><canvas data-key=${kind} data-path=${path} aria-hidden="true" width="26" height="12"></canvas> ${text}</li>`,
+any=[...shares(told).keys()][0]??0,upwards=cloth.cut==="fixed"?A:key("backward","filled from its end: the edge is where \
+that began",any);return b`<ul class="legend" id="weave-legend">
+${[...shares(told)].map(([path,share])=>key("new",b`<strong>${weave2.name(path)}</strong> ${(share*100).toFixed(0)} %`,path))}
+${upwards}
+${direction==="sent"?b`${key("missing","faint: sent, and not known to have arrived",any)}
+${key("again","stripes like \\: sent again, as the path that has it is slow or gone; drawn in its place in the stream",any)}
+${key("copy","stripes like /: sent over two paths at once, to be safe",any)}`:b`${key("none","blank: has not arrived",any)}
+${key("copy","stripes like /: came a second time",any)}`}
+${key("wait","outlined: the reader waited for these bytes 50 ms or more; its length is bytes, not time")}
+</ul>`}function howToRead(direction){return b`<details>
+<summary>How to read it</summary>
+<p>
+Each colour is a path. Where two paths fill a row from both ends, they meet at a seam; it wanders
+with their rates. The path that would deliver first begins on the left: where the colours change sides, that
+was the other one from then on. A path that gets slow has less of each row, and rows get higher; one that is
+gone has no part of them. A thin line means that nothing was ${direction} then.
+${direction==="sent"?`A path that stalls leaves its part faint: the bytes are on their way and do not arrive. If they co\
+me
+before others that have arrived, the reader waits, and they are outlined. Then another path sends them
+again: stripes like \\ on its own colour.`:`What a path that stalls was given is blank, until another path brings it: it\
+ has then that path's colour,
+and what comes a second time has stripes like /. If it comes before others that have arrived, the
+reader waits, and it is outlined.`}
+</p>
+</details>`}var timeHead=isRun=>b`${isRun?"begun":"age"} <span class="unit">s</span>`,percent=(part,whole)=>`${(100*part/
 whole).toFixed(0)} %`;function words(weave2,{rows,told,direction}){let of=[...shares(told)].map(([path,share])=>`${weave2.
 name(path)} ${(share*100).toFixed(0)} %`).join(", "),again=rows.filter(row=>repeated(row)>0).length,waited=Math.max(0,...rows.
 map(row=>row.wait?.ms??0)),wait=waited>0?`; the reader waited up to ${waited} ms`:"";return`Cloth of what was ${direction}\
@@ -260,33 +255,32 @@ part.to-part.from,0),line=row=>{let of=path=>{let own=row.parts.filter(part=>par
 length===0)return"–";let ways=`${own.some(part=>!part.backward)?"↑":""}${own.some(part=>part.backward)?"↓":""}`;return`${percent(
 sum(row,part=>own.includes(part)),row.length)} ${ways}`},missing=row.missing.reduce((total,[from,to])=>total+to-from,0);
 return b`<tr>
-      <th scope="row">${isRun?(row.at/1e6).toFixed(2):number((until-row.at)/1e6)}</th>
-      <td>${(row.start/1e6).toFixed(2)}</td>
-      <td>${bytes(row.length)}</td>
-      ${paths.map(path=>b`<td>${of(path)}</td>`)}
-      <td>${percent(sum(row,part=>part.why==="copy"),row.length)}</td>
-      <td>${percent(sum(row,part=>part.why==="again"),row.length)}</td>
-      <td>${percent(missing,row.length)}</td>
-      <td>${row.wait?.ms??0}</td>
-    </tr>`};return scrolled("The weave, as a table",b`<table>
-      <caption>Rows of what was ${direction}, as drawn; ↑ filled from the start, ↓ from the end</caption>
-      <thead>
-        <tr>
-          <th scope="col">${timeHead(isRun)}</th>
-          <th scope="col">offset <span class="unit">MB</span></th>
-          <th scope="col">length</th>
-          ${paths.map(path=>b`<th scope="col">${weave2.name(path)}</th>`)}
-          <th scope="col">copies</th>
-          <th scope="col">sent again</th>
-          <th scope="col">not arrived</th>
-          <th scope="col">waited <span class="unit">ms</span></th>
-        </tr>
-      </thead>
-      <tbody>${rows.map(line)}</tbody>
-    </table>`)}var data=JSON.parse(document.getElementById("data")?.textContent??"{}"),root=document.getElementById("app"),weave=new Weave(
+<th scope="row">${isRun?(row.at/1e6).toFixed(2):number((until-row.at)/1e6)}</th>
+<td>${(row.start/1e6).toFixed(2)}</td>
+<td>${bytes(row.length)}</td>
+${paths.map(path=>b`<td>${of(path)}</td>`)}
+<td>${percent(sum(row,part=>part.why==="copy"),row.length)}</td>
+<td>${percent(sum(row,part=>part.why==="again"),row.length)}</td>
+<td>${percent(missing,row.length)}</td>
+<td>${row.wait?.ms??0}</td>
+</tr>`};return scrolled("The weave, as a table",b`<table>
+<caption>Rows of what was ${direction}, as drawn; ↑ filled from the start, ↓ from the end</caption>
+<thead>
+<tr>
+<th scope="col">${timeHead(isRun)}</th>
+<th scope="col">offset <span class="unit">MB</span></th>
+<th scope="col">length</th>
+${paths.map(path=>b`<th scope="col">${weave2.name(path)}</th>`)}
+<th scope="col">copies</th>
+<th scope="col">sent again</th>
+<th scope="col">not arrived</th>
+<th scope="col">waited <span class="unit">ms</span></th>
+</tr>
+</thead>
+<tbody>${rows.map(line)}</tbody>
+</table>`)}var data=JSON.parse(document.getElementById("data")?.textContent??"{}"),root=document.getElementById("app"),weave=new Weave(
 null);weave.take(data);document.title=data.title;var first=weave.sent.rows()[0]?.at??0,shown={...shownAtFirst(),span:Math.
 max(1,Math.ceil((weave.now-first)/1e6)),direction:"sent"};function draw(){let change=what=>{Object.assign(shown,what),draw()};
 D(b`<header><h1>${data.title}</h1></header>
-      <main><section aria-label="The weave">${view(weave,shown,change,!0)}</section></main>`,root),paint(weave,shown,palette(
-path=>path),!0)}matchMedia("(prefers-color-scheme: dark)").addEventListener("change",draw);window.addEventListener("resi\
-ze",draw);draw();
+<main><section aria-label="The weave">${view(weave,shown,change,!0)}</section></main>`,root),paint(weave,shown,palette(path=>path),
+!0)}matchMedia("(prefers-color-scheme: dark)").addEventListener("change",draw);window.addEventListener("resize",draw);draw();

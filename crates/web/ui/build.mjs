@@ -24,6 +24,16 @@ async function licenses() {
   return parts.join("\n") + "\n";
 }
 
+// Templates of HTML are indented as our sources are, and HTML makes one space of that in any case.
+const outdent = {
+  name: "outdent",
+  setup: ({ onLoad }) =>
+    onLoad({ filter: /\/src\/.*\.ts$/ }, async ({ path }) => ({
+      contents: (await readFile(path, "utf8")).replace(/\n[ ]+/g, "\n"),
+      loader: "ts",
+    })),
+};
+
 const out = process.argv[2];
 await rm(out, { recursive: true, force: true });
 await mkdir(out, { recursive: true });
@@ -36,6 +46,7 @@ await build({
   },
   outdir: out,
   bundle: true,
+  plugins: [outdent],
   format: "esm",
   target: "es2022",
   charset: "utf8",

@@ -229,9 +229,11 @@ test("sound that is elsewhere, late or not wanted any more is not heard twice or
   assert.deepEqual([played.length, speaker.late], [30, 1]);
   speaker.silence();
   assert.deepEqual(played.slice(1).map(({ stopped }) => stopped), Array(29).fill(0));
-  // Who has just come hears nothing of what is over, and that is not late.
-  play(-0.5);
+  // Who has just come hears nothing of what is over, and that is not late, but if it goes on for a second.
+  for (let n = 0; n < 40; n++) play(-0.5);
   assert.equal(speaker.late, 1);
+  for (let n = 0; n < 3; n++) play(-0.5);
+  assert.equal(speaker.late, 4);
   speaker.stop();
   play(3);
   assert.deepEqual([played.length, speaker.isOn], [30, false]);
@@ -271,6 +273,28 @@ test("a browser that does not play is said to, one that stops is asked to go on,
   made[2].state = "running";
   play(1.04);
   assert.equal(played.length, 2);
+});
+
+test("a slow loudspeaker has all shown later, and no more than it must", async () => {
+  const { engine, clock, announce, begin } = await stage();
+  const [first] = [new Clock().delay];
+  Object.assign(clock, { delay: first });
+  const hear = (gop, late) => {
+    announce(gop);
+    begin(gop);
+    for (let n = 0; n < late; n++) engine.late();
+  };
+  engine.listen(true);
+  hear(0, 1);
+  assert.equal(clock.delay, first, "one was late by chance");
+  for (let gop = 1; gop < 4; gop++) hear(gop, 9);
+  assert.equal(clock.delay, first + 150);
+  clock.slower();
+  for (let gop = 4; gop < 40; gop++) hear(gop, 9);
+  assert.equal(clock.delay, 500);
+  // Nobody listens: what is for decoding stays.
+  engine.listen(false);
+  assert.equal(clock.delay, first + 50);
 });
 
 test("the sound of a package that is played again goes on, however many frames it has", async () => {
@@ -313,6 +337,11 @@ test("the sound of a package that is played again goes on, however many frames i
   assert.deepEqual([made, times.length], [1, 451]);
   const last = (1024_000 / 48) * 450;
   assert.ok(Math.abs(times.at(-1) - last) < 11_000, `${times.at(-1)} is where ${last} should be`);
+  // A GoP that lacks is a gap: all that follows would be too early.
+  at = 480 * 21;
+  sound.begin({ gop: 21, tile: wire.SOUND, qp: 0, init, segment });
+  sound.step();
+  assert.equal(made, 2);
 });
 
 test("sound is decoded shortly before it is heard, from the beginning after a gap, and for who listens", async () => {

@@ -251,10 +251,12 @@ test("of a run the row is looked at of which most was sent again, else the one w
 
 test("times are told at round ones, of a run from its beginning", () => {
   const at = (seconds, slots = 70) => (seconds / 7) * slots;
-  const near = (found, expected) => found.forEach((slot, n) => assert.ok(Math.abs(slot - expected[n]) < 1e-9, `${found}`));
+  const near = (found, expected) => [found, expected].every(({ length }) => length === expected.length) ? found.forEach((slot, n) => assert.ok(Math.abs(slot - expected[n]) < 1e-9, `${found}`)) : assert.fail(`${found}`);
   // A run of 7.5 s of which the last seven are shown: 6, 4 and 2 s.
   near(ticks(70, { span: 7e6, until: 7.5e6, isRun: true }), [0, at(1.5), at(3.5), at(5.5), 70]);
   near(ticks(70, { span: 7e6, until: 7.5e6, isRun: false }), [0, at(2), at(4), at(6), 70]);
+  // Before a run there is nothing: of 8 s, 7.5 and no more.
+  near(ticks(80, { span: 8e6, until: 7.5e6, isRun: true }), [0, 15, 35, 55, 75]);
   // What would lie over the end is left out.
   assert.equal(ticks(64, { span: 2e6, until: 2e6, isRun: true }).length, 5);
 });

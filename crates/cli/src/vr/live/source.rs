@@ -275,7 +275,7 @@ impl Teller {
             Some(Lost::Encoder { behind }) => {
                 self.lost += 1;
                 tracing::warn!(
-                    "{name}: GoP {number} is left out, as the encoder is {:.1} s behind ({} so far); \
+                    "{name}: GoP {number} is left out, as the encoder is {:.1} s behind ({} GoPs so far); \
                      give it less (--size, --fps, fewer --qp) or more time (--delay)",
                     behind.as_secs_f64(),
                     self.lost
@@ -283,7 +283,7 @@ impl Teller {
             }
             Some(Lost::Failed(why)) => {
                 self.lost += 1;
-                tracing::warn!("{name}: GoP {number} is left out ({} so far): {why}", self.lost);
+                tracing::warn!("{name}: GoP {number} is left out ({} GoPs so far): {why}", self.lost);
             }
             Some(Lost::Source) | None => tracing::debug!("{name}: GoP {number} is there"),
         }

@@ -23,6 +23,8 @@ export class Clock {
   private readings: Reading[] = [];
   private begun: number | null = null;
   delay = DELAY.first;
+  /** What of the delay is for a slow loudspeaker. */
+  private forSound = 0;
 
   /** The program says that the video is at `position`. */
   pong(sent: number, position: number, at = now()): void {
@@ -64,8 +66,16 @@ export class Clock {
     return this.begun === null ? null : at - this.begun - this.delay;
   }
 
-  /** Decoding was late: what comes is shown later. */
-  slower(): void {
-    this.delay = Math.min(DELAY.most, this.delay + DELAY.step);
+  /** Decoding was late, or the sound: what comes is shown later. */
+  slower(bySound = false): void {
+    const step = Math.min(DELAY.step, DELAY.most - this.delay);
+    this.delay += step;
+    if (bySound) this.forSound += step;
+  }
+
+  /** Nobody listens any more: what comes is shown as early as before. */
+  silent(): void {
+    this.delay -= this.forSound;
+    this.forSound = 0;
   }
 }

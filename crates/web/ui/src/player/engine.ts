@@ -67,7 +67,7 @@ export class Engine {
   private manifest: Manifest | null = null;
   private planes: Planes = planes(2, 2);
   private bank = new Bank(0, this);
-  readonly sound: Sound;
+  private readonly sound: Sound;
   private readonly coming = new Map<number, Coming>();
   private readonly going = new Map<number, Going>();
   private readonly slots = new Map<number, Slot>();
@@ -83,8 +83,8 @@ export class Engine {
   private readonly holding = new Set<number>();
   /** The newest GoP that has begun. */
   private current = -1;
-  /** The GoP in which the clock was slowed down last, as sound was late. */
-  private slowed = -1;
+  /** The GoP of which sound was late last, and how much of it. */
+  private tardy = { gop: -1, frames: 0 };
   private head: Head = { yaw: 0, pitch: 0, roll: 0 };
   private readonly sums = { gops: 0, shown: 0, dropped: 0, lateNetwork: 0, lateDecoding: 0, lead: 0 };
 
@@ -209,7 +209,8 @@ export class Engine {
     const places = going.qps.map((qp, tile) => (qp === null && !this.stays(tile, gop, coming) ? GREY : LEAVE));
     for (const [tile, qp] of going.qps.entries()) if (qp !== null) this.last.set(tile, gop);
     this.going.set(gop, going);
-    this.post({ is: "gop", gop, tiles: states });
+    const nothing = coming.notice !== null && coming.notice.tiles.every(({ planned, base }) => !planned && !base);
+    this.post({ is: "gop", gop, tiles: states, nothing });
     for (const [picture, wanted] of wants.entries()) {
       const number = gop * manifest.pictures + picture;
       const tiles = Uint8Array.from(places);
@@ -464,11 +465,19 @@ export class Engine {
     if (late > 0) this.clock.slower();
   }
 
-  /** Sound came too late to the loudspeaker: what comes is shown later, once for all of a GoP. */
+  /** Somebody wants to hear the sound, or no more. */
+  listen(on: boolean): void {
+    this.sound.turn(on);
+    this.tardy = { gop: this.current, frames: 0 };
+    if (!on) this.clock.silent();
+  }
+
+  /** A frame of sound came too late to the loudspeaker: where that was not the only one of a GoP, what comes is shown
+   * later. */
   late(): void {
-    if (this.slowed === this.current) return;
-    this.slowed = this.current;
-    this.clock.slower();
+    if (this.tardy.gop !== this.current) this.tardy = { gop: this.current, frames: 0 };
+    this.tardy.frames += 1;
+    if (this.tardy.frames === 2) this.clock.slower(true);
   }
 
   /** Gives up all that is under way. */

@@ -37,6 +37,7 @@ const page: Page = {
   manifest: null,
   gop: -1,
   tiles: [],
+  nothing: false,
   figures: null,
   place: null,
   sample: null,
@@ -201,7 +202,7 @@ class Player {
         break;
       case "manifest":
         [page.manifest, page.gop, page.figures] = [message.manifest, -1, null];
-        [page.stood, page.leftOut] = [0, 0];
+        [page.tiles, page.nothing] = [[], false];
         page.trouble = "";
         page.sound = message.manifest.sound && { on: page.sound?.on ?? false };
         if (!page.sound) this.speaker.stop();
@@ -217,7 +218,7 @@ class Player {
         this.screen.code(message.colour);
         break;
       case "gop":
-        [page.gop, page.tiles] = [message.gop, message.tiles];
+        [page.gop, page.tiles, page.nothing] = [message.gop, message.tiles, message.nothing];
         if (measures) this.know(message.gop, message.tiles);
         this.screen.mark(message.tiles);
         canvas.dataset.qps = message.tiles.map(({ qp, late }) => (late ? "late" : (qp ?? ""))).join(",");

@@ -5,8 +5,8 @@ import type { Clock } from "./clock.js";
 import type { ToPage } from "./talk.js";
 import type { Manifest, Tile } from "./wire.js";
 
-/** What is decoded ahead of what is heard, ms. */
-const AHEAD = 400;
+/** What is decoded ahead of what is heard, ms: more than pages are behind at most, as a loudspeaker may be so slow. */
+const AHEAD = 600;
 /** What a decoder has taken and not yet decoded, at most. */
 const AT_ONCE = 16;
 /** Decoders that fail so often, and decode nothing in between, are not tried again. */
@@ -43,6 +43,7 @@ export class Sound {
   /** Somebody wants to hear it, or no more. */
   turn(on: boolean): void {
     this.on = on;
+    [this.failures, this.trouble] = [0, ""];
     this.waiting = [];
     this.close();
     if (on) this.begin(this.newest);
@@ -122,7 +123,7 @@ export class Sound {
     const since = at - this.ends;
     if (since < -lasts / 2 && since > -lasts - 1) return true;
     // A frame overlaps with the one before it, and times are counted from the first.
-    const goesOn = Math.abs(since) < lasts;
+    const goesOn = Math.abs(since) <= lasts / 2;
     if (!goesOn) this.finish();
     this.ends = (goesOn ? this.ends : at) + lasts;
     try {
@@ -139,7 +140,7 @@ export class Sound {
     const decoder = new AudioDecoder({
       output: (data) => this.heard(data),
       error: (error) => {
-        if (this.decoder === decoder) this.decoder = null;
+        if (this.decoder === decoder) [this.decoder, this.ends] = [null, NaN];
         this.fail(error.message);
       },
     });

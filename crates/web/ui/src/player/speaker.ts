@@ -6,6 +6,8 @@ import type { Heard } from "./talk.js";
  * pictures, ms: viewers notice sound that comes 45 ms before the picture (ITU-R BT.1359-1). */
 const APART = 45;
 
+/** So many stretches of sound, a second or so, may come too late when it begins, and are no reason to wait. */
+const UNHEARD = 40;
 /** How long a browser may take until it plays, ms. */
 const PATIENCE = 5000;
 
@@ -20,8 +22,10 @@ export class Speaker {
   private playing: Playing[] = [];
   /** The sample at which what is played ends. */
   private next = -Infinity;
-  /** What came too late to be played, since something was. */
+  /** What came too late to be played, since something was or should have been. */
   late = 0;
+  /** What came too late before anything was played. */
+  private unheard = 0;
   /** How long after its picture what came last is heard, ms. */
   off: number | null = null;
 
@@ -36,7 +40,7 @@ export class Speaker {
     this.stop();
     const context = new AudioContext({ sampleRate: rate });
     this.context = context;
-    this.late = 0;
+    [this.late, this.unheard] = [0, 0];
     const waits = new Promise<never>((_, reject) => {
       setTimeout(() => reject(new Error("the browser does not begin to play; is there a loudspeaker?")), PATIENCE);
     });
@@ -77,9 +81,10 @@ export class Speaker {
     const { from, off } = place;
     if (from < context.currentTime * rate) {
       // What somebody hears who has just come begins in the middle.
-      if (this.off !== null) this.late += 1;
+      if (this.off !== null || (this.unheard += 1) > UNHEARD) this.late += 1;
       return;
     }
+    this.unheard = 0;
     this.off = off;
     const [{ length }] = channels;
     const buffer = context.createBuffer(channels.length, length, rate);

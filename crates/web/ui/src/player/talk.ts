@@ -92,7 +92,7 @@ export type ToPage =
   | { is: "picture"; picture: Picture }
   | { is: "sound"; sound: Heard }
   | { is: "colour"; colour: Colour }
-  | { is: "gop"; gop: number; tiles: TileState[] }
+  | { is: "gop"; gop: number; tiles: TileState[]; /** The server sends nothing of it. */ nothing: boolean }
   | { is: "figures"; figures: Figures }
   | { is: "place"; place: Place }
   | { is: "sample" | "report"; text: string }

@@ -37,6 +37,8 @@ export interface Page {
   manifest: Manifest | null;
   gop: number;
   tiles: TileState[];
+  /** Of the GoP that is shown the server has sent nothing. */
+  nothing: boolean;
   figures: Figures | null;
   place: Place | null;
   sample: Sample | null;
@@ -79,15 +81,12 @@ export interface Actions {
 const number = (value: number, digits = 0) => value.toFixed(digits);
 const share = (part: number, of: number) => (of > 0 ? `${number((100 * part) / of, 1)} %` : "–");
 
-const isOver = ({ link }: Page) => link.is === "over" || link.is === "refused";
-
 /** Whether the program waits for what is to be shown. */
 const isStill = ({ link, figures, place }: Page) =>
   link.is === "live" && figures !== null && place?.moves === false;
 
-/** Whether nothing is shown of this GoP, and nothing was on its way. */
-const hasNothing = ({ link, tiles }: Page) =>
-  link.is === "live" && tiles.length > 0 && tiles.every(({ qp, late }) => qp === null && !late);
+/** Whether the server sends nothing of what is to be seen now. */
+const hasNothing = ({ link, nothing: is }: Page) => link.is === "live" && is;
 
 function says(page: Page): string {
   const { link, manifest, gop } = page;
@@ -132,8 +131,8 @@ function rows(page: Page): [string, string][] {
     if (page.gop >= 0) all.push(["GoP", gops > 0 ? `${page.gop + 1} of ${gops}` : `${page.gop + 1}, live`]);
   }
   if (page.tiles.length > 0) all.push(["Tiles shown", qualities(page)]);
-  // What is over has no rates.
-  for (const [name, mbps, up] of isOver(page) ? [] : (sample?.paths ?? [])) {
+  // What does not go on has no rates.
+  for (const [name, mbps, up] of page.link.is === "live" ? (sample?.paths ?? []) : []) {
     all.push([`Path ${name}`, up ? `${number(mbps, 2)} Mb/s` : `${number(mbps, 2)} Mb/s, down`]);
   }
   if (report) {
@@ -146,14 +145,15 @@ function rows(page: Page): [string, string][] {
     const pictures = figures.shown + figures.dropped;
     all.push(["Pictures shown", `${figures.shown} of ${pictures} (${share(figures.shown, pictures)})`]);
     if (page.stood > 0) all.push(["The picture stood still", `${number(page.stood, 1)} s in all`]);
-    if (page.leftOut > 0) all.push(["Tiles left out by the server", String(page.leftOut)]);
+    if (page.leftOut > 0) all.push(["Tiles not sent, or their base layer only", String(page.leftOut)]);
     all.push(["Tiles late by the network", String(figures.lateNetwork)]);
     all.push(["Tiles late by decoding", String(figures.lateDecoding)]);
     const { gops, bytes } = figures.ahead;
-    if (isOver(page)) return all;
-    all.push(["Waiting to be shown", `${gops} ${gops === 1 ? "GoP" : "GoPs"}, ${number(bytes / 1e6, 2)} MB`]);
     const lead = figures.lead < 0 ? `${number(-figures.lead)} ms too late` : `${number(figures.lead)} ms at least`;
-    all.push(["Ready before its time", `${lead}, of ${number(page.delay)} ms`]);
+    if (page.link.is === "live") {
+      all.push(["Waiting to be shown", `${gops} ${gops === 1 ? "GoP" : "GoPs"}, ${number(bytes / 1e6, 2)} MB`]);
+      all.push(["Ready before its time", `${lead}, of ${number(page.delay)} ms`]);
+    }
   }
   if (page.sound?.on) all.push(["Sound", hears(page.heard)]);
   if (place) {

@@ -170,7 +170,7 @@ scope.onmessage = ({ data }) => {
       engine.late();
       break;
     case "listen":
-      engine.sound.turn(data.on);
+      engine.listen(data.on);
       break;
     case "steer":
       send(steer());

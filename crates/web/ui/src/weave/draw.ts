@@ -187,12 +187,15 @@ export function ticks(slots: number, { span, until, isRun }: Pick<Time, "span" |
   const found = [0];
   // Ages count from now, and a run's times from its beginning.
   const first = isRun ? (until / 1e6) % step : step;
-  for (let ago = first; ago * 1e6 < span; ago += step) {
+  // Before a run there is nothing.
+  const last = isRun ? Math.min(span, until) : span;
+  const end = (last * slots) / span;
+  for (let ago = first; ago * 1e6 < last; ago += step) {
     const slot = (ago * 1e6 * slots) / span;
     // No two lie over each other.
-    if (slot > 2.5 && slot < slots - 2.5) found.push(slot);
+    if (slot > 2.5 && slot < end - 2.5) found.push(slot);
   }
-  return [...found, slots];
+  return [...found, end];
 }
 
 /** When a slot was: how long ago, or in a run. */
@@ -201,7 +204,7 @@ function time(ctx: CanvasRenderingContext2D, slot: number, slots: number, { span
   const digits = span < 8e6 ? 2 : 1;
   ctx.fillStyle = palette.soft;
   ctx.textAlign = "right";
-  ctx.textBaseline = slot === 0 ? "top" : slot === slots ? "bottom" : "middle";
+  ctx.textBaseline = slot === 0 ? "top" : slot > slots - 2.5 ? "bottom" : "middle";
   const said = isRun ? (Math.max(0, until - ago) / 1e6).toFixed(digits) : `−${(ago / 1e6).toFixed(digits)}`;
   ctx.fillText(slot === 0 && !isRun ? "newest" : `${said} s`, LEFT - 10, slot * HEIGHT + 1);
 }
@@ -258,7 +261,7 @@ export function drawStrand(canvas: HTMLCanvasElement, rows: Row[], around: Row, 
   ctx.fillStyle = palette.soft;
   ctx.textBaseline = "bottom";
   ctx.textAlign = "left";
-  const said = (at: number): string => (isRun ? `${(at / 1e6).toFixed(2)} s` : `${((at - from) / 1e3).toFixed(0)} ms`);
+  const said = (at: number): string => (isRun ? `${(Math.max(0, at) / 1e6).toFixed(2)} s` : `${((at - from) / 1e3).toFixed(0)} ms`);
   ctx.fillText(said(from), LEFT, STRAND - 2);
   ctx.textAlign = "right";
   ctx.fillText(said(to), width - RIGHT, STRAND - 2);

@@ -74,9 +74,12 @@ export function paint(weave: Weave, shown: Shown, palette: Palette, isRun: boole
   for (const key of document.querySelectorAll<HTMLCanvasElement>("canvas[data-key]")) drawKey(key, palette);
 }
 
-/** A piece of the legend, drawn as the cloth is. */
+/** A piece of the legend, drawn as the cloth is, where it looks other than before. */
 function drawKey(canvas: HTMLCanvasElement, palette: Palette): void {
   const scale = window.devicePixelRatio || 1;
+  const looks = `${canvas.dataset.key} ${palette.of(Number(canvas.dataset.path))} ${palette.ink} ${scale}`;
+  if (canvas.dataset.looks === looks) return;
+  canvas.dataset.looks = looks;
   [canvas.width, canvas.height] = [26 * scale, 12 * scale];
   const ctx = canvas.getContext("2d") as CanvasRenderingContext2D;
   ctx.setTransform(scale, 0, 0, scale, 0, 0);
@@ -169,7 +172,7 @@ function caption(scene: Scene): string {
   const drawn = told.length > rows.length ? `${rows.length} of ${told.length} rows are drawn` : `${rows.length} rows`;
   const lost = cloth.leftOut > 0 ? ` ${cloth.leftOut} stretches came and went between two looks.` : "";
   const left = rows.reduce((sum, row) => sum + row.left, 0);
-  const torn = left > 0 ? ` Too fine to be drawn: in these rows ${left} short parts are put together by path, so that what is seen there is not as long as they are.` : "";
+  const torn = left > 0 ? ` Too fine to be drawn: in these rows ${left} short parts are put together by path.` : "";
   const known = cloth.knownTo === null ? "" : ` What has arrived beyond ${(cloth.knownTo / 1e6).toFixed(2)} MB is not known: it came in too many pieces.`;
   return `The cloth: each row is ${kinds[cloth.cut]}, the newest on top (${drawn}). From left to right it goes from its first byte to its last; its height is the time in which it was filled, in steps of ${duration(Math.round(slot / 1e3))}.${waits(scene)}${every}${torn}${known}${lost}`;
 }
@@ -227,17 +230,17 @@ function legend(weave: Weave, { told, cloth, direction }: Scene): TemplateResult
   const key = (kind: string, text: unknown, path = 0): TemplateResult =>
     html`<li><canvas data-key=${kind} data-path=${path} aria-hidden="true" width="26" height="12"></canvas> ${text}</li>`;
   const any = [...shares(told).keys()][0] ?? 0;
-  const upwards = cloth.cut === "fixed" ? nothing : key("backward", "filled from its end: the dark edge is where that began", any);
+  const upwards = cloth.cut === "fixed" ? nothing : key("backward", "filled from its end: the edge is where that began", any);
   return html`<ul class="legend" id="weave-legend">
     ${[...shares(told)].map(([path, share]) => key("new", html`<strong>${weave.name(path)}</strong> ${(share * 100).toFixed(0)} %`, path))}
     ${upwards}
     ${direction === "sent"
       ? html`${key("missing", "faint: sent, and not known to have arrived", any)}
-          ${key("again", "stripes like \\: sent again, as another path has it and is slow or gone; it is drawn where it belongs in the stream", any)}
+          ${key("again", "stripes like \\: sent again, as the path that has it is slow or gone; drawn in its place in the stream", any)}
           ${key("copy", "stripes like /: sent over two paths at once, to be safe", any)}`
       : html`${key("none", "blank: has not arrived", any)}
           ${key("copy", "stripes like /: came a second time", any)}`}
-    ${key("wait", "outlined: the reader waited for these bytes, 50 ms or more, while later ones were there; the outline's length is bytes, not time")}
+    ${key("wait", "outlined: the reader waited for these bytes 50 ms or more; its length is bytes, not time")}
   </ul>`;
 }
 
@@ -246,9 +249,9 @@ function howToRead(direction: Direction): TemplateResult {
     <summary>How to read it</summary>
     <p>
       Each colour is a path. Where two paths fill a row from both ends, they meet at a seam; it wanders
-      with their rates. The path that would deliver first begins at the start, on the left: where the colours change
-      sides, that was the other one from then on. A path that gets slow has less of each row, and the rows get higher;
-      one that is gone has no part of the rows that follow. A thin line means that nothing was ${direction} then.
+      with their rates. The path that would deliver first begins on the left: where the colours change sides, that
+      was the other one from then on. A path that gets slow has less of each row, and rows get higher; one that is
+      gone has no part of them. A thin line means that nothing was ${direction} then.
       ${direction === "sent"
         ? `A path that stalls leaves its part faint: the bytes are on their way and do not arrive. If they come
           before others that have arrived, the reader waits, and they are outlined. Then another path sends them
@@ -256,7 +259,6 @@ function howToRead(direction: Direction): TemplateResult {
         : `What a path that stalls was given is blank, until another path brings it: it has then that path's colour,
           and what comes a second time has stripes like /. If it comes before others that have arrived, the
           reader waits, and it is outlined.`}
-      After that the rows have the colours of the paths that are left.
     </p>
   </details>`;
 }
