@@ -283,7 +283,10 @@ impl Teller {
             }
             Some(Lost::Failed(why)) => {
                 self.lost += 1;
-                tracing::warn!("{name}: GoP {number} is left out ({} GoPs so far): {why}", self.lost);
+                tracing::warn!(
+                    "{name}: GoP {number} is left out ({} GoPs so far): {why}",
+                    self.lost
+                );
             }
             Some(Lost::Source) | None => tracing::debug!("{name}: GoP {number} is there"),
         }
