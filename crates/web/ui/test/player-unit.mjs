@@ -21,6 +21,8 @@ const { byKey, dragged, Look, within } = await modules("player/look");
 const { mean } = await modules("player/view");
 const { Engine } = await modules("player/engine");
 
+// sound-init.mp4 and sound.m4s are sound/init.mp4 and sound/000001.m4s of a package with GoPs of 0.5 s, whose source has
+// a tone of 880 Hz in the first tenth of each half second, as crates/cli/tests/dashboard/player.rs makes it.
 const fixture = async (name) => new Uint8Array(await readFile(`fixtures/${name}`));
 const text = (bytes) => new TextDecoder().decode(bytes);
 const decoded = async (name) => wire.decode(await fixture(`${name}.bin`));
@@ -273,6 +275,23 @@ test("a browser that does not play is said to, one that stops is asked to go on,
   made[2].state = "running";
   play(1.04);
   assert.equal(played.length, 2);
+});
+
+test("that the server sends nothing of a GoP is its own word, and not what was lost on the way", async () => {
+  const { announce, come, begin, of } = await stage();
+  const nothing = (gop) => {
+    begin(gop);
+    return of("gop").at(-1).nothing;
+  };
+  announce(0, Array(8).fill(null));
+  assert.equal(nothing(0), true);
+  // It was sent, and did not come; or nobody has said anything.
+  announce(1, [32, ...Array(7).fill(null)]);
+  assert.equal(nothing(1), false);
+  assert.equal(nothing(2), false);
+  announce(3);
+  come(3, 1);
+  assert.equal(nothing(3), false);
 });
 
 test("a slow loudspeaker has all shown later, and no more than it must", async () => {
