@@ -47,6 +47,8 @@ pub(crate) struct World {
     pub(crate) epoch_ns: Option<u64>,
     pub(crate) series: Series,
     delivered_before: Vec<u64>,
+    /// TCP payload that has come over the links of each path.
+    payload: Vec<u64>,
     /// From the server to the client's TCP by packet, where there is a gateway.
     pub(crate) packet_delays: Option<Box<Delays>>,
     pub(crate) calls: Option<Box<Calls>>,
@@ -70,9 +72,10 @@ impl World {
             windows: plan.flows.iter().map(|flow| vec![Vec::new(); flow.paths.len()]).collect(),
         };
         let delivered_before = vec![0; plan.paths.len()];
+        let payload = delivered_before.clone();
         let packet_delays = plan.gateway.is_some().then(Box::default);
         let (epoch_ns, calls) = (None, Calls::new(&plan, &limiters).map(Box::new));
-        Self { net, flows, plan, epoch_ns, series, delivered_before, packet_delays, calls }
+        Self { net, flows, plan, epoch_ns, series, delivered_before, payload, packet_delays, calls }
     }
 
     /// Runs it to its end.
@@ -296,6 +299,8 @@ impl World {
         } else if segment.len > 0 {
             if !is_spread {
                 path.arrived(now, segment.len.into());
+                let links = self.plan.paths[place.path as usize].shares;
+                self.payload[links.unwrap_or(place.path as usize)] += u64::from(segment.len);
             }
             if let Some(delays) = &mut self.packet_delays
                 && window.counts(now)
@@ -315,10 +320,13 @@ impl World {
     fn sample(&mut self) {
         let at = self.net.now_ns() + nanos(STEP);
         self.net.queue.push(at, Event::Sample);
+        let is_spread = self.flows[0].plan.is_spread;
         for (index, series) in self.series.paths.iter_mut().enumerate() {
+            // What paths.goodput_mbps of the record counts, too: where a gateway spreads packets, whole ones.
             let delivered = match &self.net.spreading {
                 Spreading::Coded(network) => network.arrived_bytes(index),
-                _ => self.net.wires[2 * index].arrived_bytes(),
+                _ if is_spread => self.net.wires[2 * index].arrived_bytes(),
+                _ => self.payload[index],
             };
             series.push(delivered - self.delivered_before[index]);
             self.delivered_before[index] = delivered;
