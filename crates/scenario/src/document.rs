@@ -237,6 +237,15 @@ impl<'a> Value<'a> {
         self.integer().filter(|number| (low..=high).contains(number)).ok_or_else(wanted)
     }
 
+    /// A whole number of either sign: what it is for says which ones it takes.
+    fn signed(&self) -> Result<i64, ScenarioError> {
+        let number = match self.value.get_ref() {
+            DeValue::Integer(integer) if integer.radix() == 10 => integer.as_str().parse().ok(),
+            _ => None,
+        };
+        number.ok_or_else(|| self.error("wants a whole number of up to 64 bits, in decimal"))
+    }
+
     fn integer(&self) -> Option<u64> {
         match self.value.get_ref() {
             DeValue::Integer(integer) if integer.radix() == 10 => integer.as_str().parse().ok(),
@@ -304,7 +313,7 @@ impl<'a> Value<'a> {
             DeValue::Boolean(boolean) => toml::Value::Boolean(*boolean),
             DeValue::Datetime(_) => return Err(self.unexpected("a number, a text or a table")),
             DeValue::Float(_) => toml::Value::Float(self.number(f64::MIN, f64::MAX)?),
-            DeValue::Integer(_) => toml::Value::Integer(self.whole(0, i64::MAX as u64)? as i64),
+            DeValue::Integer(_) => toml::Value::Integer(self.signed()?),
             DeValue::String(text) => toml::Value::String(text.clone().into_owned()),
             DeValue::Table(entries) => {
                 let entries = entries.iter().map(|(name, entry)| {

@@ -65,6 +65,16 @@ struct Base {
     traces: Traces,
 }
 
+impl Base {
+    fn has_path(&self, name: &str) -> bool {
+        let paths = self.table.get("path").and_then(|paths| paths.as_array());
+        paths
+            .into_iter()
+            .flatten()
+            .any(|path| path.get("name").and_then(|n| n.as_str()) == Some(name))
+    }
+}
+
 /// The trace files of a scenario and of the sweep's keys for it.
 #[derive(Clone, Debug)]
 struct Traces {
@@ -362,10 +372,24 @@ impl Sweep {
 
     /// How many runs there are without those of schemes whose path is left out.
     fn exact_len(&self) -> usize {
-        match self.leaves_paths_out() {
+        match self.is_uneven() {
             true => (0..self.variants()).map(|number| self.runs_of(number)).sum(),
             false => self.count().unwrap_or(0),
         }
+    }
+
+    /// Whether some scenarios have fewer schemes than others: where the number of paths is swept, or where
+    /// a scheme takes one path that not all have.
+    fn is_uneven(&self) -> bool {
+        self.leaves_paths_out()
+            || self.scenarios.iter().any(|base| self.elsewhere(base).next().is_some())
+    }
+
+    /// The paths of schemes that other scenarios have, and this one has not.
+    fn elsewhere(&self, base: &Base) -> impl Iterator<Item = String> {
+        let paths = self.schemes.iter().filter_map(Scheme::path);
+        let is_there = |path: &str| self.scenarios.iter().any(|other| other.has_path(path));
+        paths.filter(move |path| !base.has_path(path) && is_there(path)).map(str::to_owned)
     }
 
     /// Whether the number of paths is swept.
@@ -376,13 +400,15 @@ impl Sweep {
 
     /// How many runs the scenario of that number has.
     fn runs_of(&self, number: usize) -> usize {
-        let schemes = match self.leaves_paths_out() {
+        let schemes = match self.is_uneven() {
             true => {
                 let choice = self.choice(number);
                 let mut table = choice.base.table.clone();
                 let paths = choice.paths();
-                let without = paths.and_then(|(value, _)| edit::keep(&mut table, value).ok());
-                self.schemes_without(&without.unwrap_or_default()).count()
+                let left_out = paths.and_then(|(value, _)| edit::keep(&mut table, value).ok());
+                let mut without = left_out.unwrap_or_default();
+                without.extend(self.elsewhere(choice.base));
+                self.schemes_without(&without).count()
             }
             false => self.schemes.len(),
         };
@@ -490,6 +516,7 @@ impl Sweep {
             without = edit::keep(&mut table, value).map_err(|error| self.wrong(line, &error))?;
             case.retain(|key, _| !without.iter().any(|path| edit::is_of_path(key, path)));
         }
+        without.extend(self.elsewhere(choice.base));
         let scenario = self.read(&table, &choice.base.traces)?;
         Ok(Variant { scenario, case, draw: choice.draw, without })
     }
@@ -705,7 +732,11 @@ fn settings(value: Value<'_>) -> Result<Vec<(String, Value<'_>)>, ScenarioError>
             return Err(value.error("a sweep does not rename scenarios"));
         }
         if !key.contains('.') && matches!(key.as_str(), "path" | "flow" | "workload") {
-            let message = "wants a whole key in quotation marks, like \"path.wifi.rate\"";
+            let like = match key.as_str() {
+                "workload" => "workload.kind",
+                _ => "path.wifi.rate",
+            };
+            let message = format!("wants a key of it in quotation marks, like \"{like}\"");
             return Err(value.error(message));
         }
     }

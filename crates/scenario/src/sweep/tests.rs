@@ -258,6 +258,40 @@ fn a_scenario_is_named_once() {
 }
 
 #[test]
+fn a_scheme_of_one_path_runs_over_the_scenarios_that_have_it() {
+    let text = "scenario = ['demo', 'mptcp-a1']\n\
+                scheme = ['fbdt', 'single:wifi', 'single:lte', 'single:wigig']\n\
+                [set]\n'path.wifi.loss' = [0.0, 0.01]";
+    let sweep = parse(text).unwrap();
+    let cases: Vec<_> = sweep.cases().map(Result::unwrap).collect();
+    let runs: Vec<_> =
+        cases.iter().map(|case| format!("{} {}", case.scenario.name, case.scheme)).collect();
+    let demo = ["demo fbdt", "demo single:wifi", "demo single:wigig"];
+    let slides = ["mptcp-a1 fbdt", "mptcp-a1 single:wifi", "mptcp-a1 single:lte"];
+    assert_eq!(runs, [demo, demo, slides, slides].concat());
+    assert_eq!((sweep.len(), cases.last().unwrap().index), (12, 11));
+    // A part of them is the same.
+    let part: Vec<_> = sweep.cases_in(5..9).map(|case| case.unwrap().index).collect();
+    assert_eq!(part, [5, 6, 7, 8]);
+    // One that none of them has is wrong.
+    let none = parse("scenario = ['demo', 'mptcp-a1']\nscheme = 'single:moon'").unwrap_err();
+    assert!(none.to_string().contains("there is no path 'moon'"), "{none}");
+}
+
+#[test]
+fn a_value_counts_once_however_it_is_spelt() {
+    for values in ["['5Mbps', '5000kbps']", "['1s', '1000ms']", "[1, 1.0]", "['1kB', '1000B']"] {
+        let text =
+            format!("scenario = 'demo'\nscheme = 'fbdt'\n[set]\n'path.wifi.rate' = {values}");
+        let error = parse(&text).unwrap_err().to_string();
+        assert!(error.ends_with("key 'set.path.wifi.rate': has a value twice"), "{error}");
+    }
+    let text = "scenario = 'demo'\nscheme = 'fbdt'\n[set]\n'path.wifi.loss' = [-1]";
+    let error = parse(text).unwrap_err().to_string();
+    assert!(error.ends_with("wants a number from 0 to 1"), "{error}");
+}
+
+#[test]
 fn one_wrong_case_leaves_the_others() {
     let text = "scenario = 'demo'\nscheme = ['fbdt', 'min-rtt']\n[set]\n\
                 'path.wifi.rate' = ['3Mbps', 'fast', '4Mbps']";

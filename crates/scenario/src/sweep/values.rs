@@ -48,12 +48,29 @@ pub(super) fn grid(value: Value<'_>) -> Result<Vec<toml::Value>, ScenarioError> 
     if values.len() as u64 > MAX_VALUES {
         return Err(many);
     }
-    let mut texts: Vec<String> = values.iter().map(toml::Value::to_string).collect();
+    let mut texts: Vec<String> = values.iter().map(meaning).collect();
     texts.sort_unstable();
     if texts.windows(2).any(|pair| pair[0] == pair[1]) {
         return Err(twice);
     }
     Ok(values)
+}
+
+/// One text for all spellings of a quantity: `5Mbps` and `5000kbps`, `1s` and `1000ms`, `1` and `1.0`.
+fn meaning(value: &toml::Value) -> String {
+    let number = |number: f64| format!("number {number}");
+    match value {
+        toml::Value::Integer(whole) => number(*whole as f64),
+        toml::Value::Float(float) => number(*float),
+        toml::Value::String(text) => {
+            let rate = text.parse::<Bitrate>().map(|rate| format!("rate {}", rate.as_bps()));
+            let size = || text.parse::<ByteCount>().map(|size| format!("size {}", size.as_u64()));
+            let time =
+                || humantime::parse_duration(text).map(|time| format!("time {}", nanos(time)));
+            rate.or_else(|_| size()).or_else(|_| time()).unwrap_or_else(|_| value.to_string())
+        }
+        other => other.to_string(),
+    }
 }
 
 /// Adds the value under its key, that of a table key by key.
