@@ -46,22 +46,23 @@ print(wl.ci95(results, "goodput_mbps", by=["scheme"]))
 
 # %%
 to_sum = [one["to_sum"] for one in results.ratios() if one["scheme"] == "fbdt"]
-print(above("FBDT ÷ sum", to_sum, 0.95))
+print(above("FBDT ÷ sum", to_sum, 0.95).judge())
 
 
 def goodputs(scheme):
     return [(run["seed"], run["goodput_mbps"]) for run in results if run["scheme"] == scheme]
 
 
-print(above("FBDT ÷ MPTCP", ratios(goodputs("fbdt"), goodputs("linux-mptcp")), 1))
+print(above("FBDT ÷ MPTCP", ratios(goodputs("fbdt"), goodputs("linux-mptcp")), 1).judge())
 
 # %% [markdown]
 # ## The distribution over seconds, as Fig. 6e
 
 # %%
 figure, axes = plt.subplots(figsize=(5, 2.8), layout="constrained")
-for scheme, values in fbdt.seconds(results, "fbdt-6c-mobility").items():
-    axes.ecdf(values, label=scheme)
+for scheme in dict.fromkeys(results["scheme"]):
+    runs = fbdt.seconds(results, "fbdt-6c-mobility")
+    axes.ecdf([second for (name, _), run in runs.items() if name == scheme for second in run], label=scheme)
 axes.set_xlabel("goodput of a second, Mb/s")
 axes.legend(fontsize=7)
 

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import pathlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from .._sweep import Sweep
 
 if TYPE_CHECKING:
     from ._data import Data
+
+
+# How much is run: in a quarter of an hour, in hours, or what the lab, where a run takes its time, does in
+# some hours.
+Size = Literal["quick", "full", "lab"]
+
+
+def chosen(size: Size, quick: Any, full: Any, lab: Any = None) -> Any:
+    """What a size wants; the lab as `full` unless it has a choice of its own."""
+    return {"quick": quick, "full": full, "lab": full if lab is None else lab}[size]
 
 
 @dataclass(frozen=True)
@@ -18,8 +29,8 @@ class Need:
     world `lab`, if there are any, are shown beside them."""
 
     name: str
-    # The sweep itself; in a quick size if that is asked for. None where it is of data that are absent.
-    make: Callable[[bool], Sweep | None]
+    # The sweep itself, in a size. None where it is of data that are absent.
+    make: Callable[[Size], Sweep | None]
     series: bool = False
 
 
@@ -37,6 +48,8 @@ class Figure:
     says: str = ""
     # How the lab's part is measured.
     lab: str = ""
+    # Measures what is not a sweep, into the folder of results.
+    measure: Callable[[pathlib.Path], None] | None = None
     # Files that are not a sweep's.
     files: Sequence[str] = field(default=())
 

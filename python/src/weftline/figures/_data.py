@@ -7,12 +7,14 @@ import importlib.resources
 import json
 import math
 import pathlib
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from .._results import Results, ci95
 from ._catalog import Need
-from .discards import discards_say, link_discards
+from ._quantiles import student_t
+from .counts import discards_say, link_discards
 
 WORLDS = ("sim", "lab")
 Cell = tuple[float, float | None]
@@ -45,7 +47,9 @@ class Data:
             raise Missing(f"{world}/{need.name}")
         return results
 
-    def means(self, need: Need, value: str, by: Sequence[str]) -> dict[str, dict[tuple[Any, ...], Cell]]:
+    def means(
+        self, need: Need, value: str, by: Sequence[str], level: float = 0.95
+    ) -> dict[str, dict[tuple[Any, ...], Cell]]:
         """By world, the mean and the half-width of its interval in each group of `by`."""
         worlds = {}
         for world in WORLDS:
@@ -53,15 +57,18 @@ class Data:
             if results is not None and len(results):
                 rows = ci95(results, value, by=list(by))
                 worlds[world] = {
-                    tuple(row[key] for key in by): (row["mean"], row["half_width"]) for row in rows
+                    tuple(row[key] for key in by): (row["mean"], _at(level, row["half_width"], row["n"]))
+                    for row in rows
                 }
         if not worlds:
             raise Missing(f"sim/{need.name}")
         return worlds
 
-    def discards(self, need: Need, by: Sequence[str]) -> dict[str, dict[tuple[Any, ...], Cell]]:
-        """The same of the pictures that were discarded because of the links; groups that say nothing of
-        it are left out."""
+    def counted(
+        self, need: Need, count: Callable[[dict[str, Any]], float | None], by: Sequence[str],
+        say: Callable[[list[dict[str, Any]]], bool] = lambda runs: True,
+    ) -> dict[str, dict[tuple[Any, ...], Cell]]:
+        """The same of what is counted of a run; groups that do not `say` anything of it are left out."""
         from .. import _weftline
 
         worlds: dict[str, dict[tuple[Any, ...], Cell]] = {}
@@ -72,13 +79,17 @@ class Data:
                 if run.get("completed") and run.get("error") is None and is_valid:
                     groups.setdefault(tuple(run[key] for key in by), []).append(run)
             for key, runs in groups.items():
-                values = [found for found in map(link_discards, runs) if found is not None]
-                interval = _weftline.mean_ci95(values) if discards_say(runs) else None
+                values = [found for found in map(count, runs) if found is not None]
+                interval = _weftline.mean_ci95(values) if say(runs) else None
                 if interval is not None:
                     worlds.setdefault(world, {})[key] = interval[:2]
         if not worlds:
             raise Missing(f"sim/{need.name}")
         return worlds
+
+    def discards(self, need: Need, by: Sequence[str]) -> dict[str, dict[tuple[Any, ...], Cell]]:
+        """The same of the pictures that were discarded because of the links."""
+        return self.counted(need, link_discards, by, discards_say)
 
     def json(self, file: str) -> list[dict[str, Any]]:
         """The records of a file of lines."""
@@ -93,6 +104,30 @@ class Data:
         if not path.exists():
             raise Missing(file)
         return list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+
+
+def _at(level: float, half_width: float | None, count: int) -> float | None:
+    """The half-width at a level, of one at 95 %."""
+    if half_width is None or level == 0.95:
+        return half_width
+    return half_width * student_t(count - 1, 1 - level) / student_t(count - 1, 0.05)
+
+
+def seconds(results: Results, scenario: str) -> dict[tuple[str, int], list[float]]:
+    """By scheme and run, the goodput of each second, from the series."""
+    table = results.series
+    schemes, scenarios = results["scheme"], results["scenario"]
+    steps: dict[tuple[int, int], list[float]] = defaultdict(list)
+    columns = (table.column(name) for name in ("time_s", "run", "path", "metric", "value"))
+    for time_s, run, path, metric, value in zip(*columns):
+        if path == "" and metric == "goodput_mbps" and scenarios[run] == scenario:
+            steps[run, int(time_s - 1e-6)].append(value)
+    by_run: dict[tuple[str, int], list[float]] = defaultdict(list)
+    for (run, second), values in steps.items():
+        # The first second is slow start.
+        if second >= 1 and len(values) == 10:
+            by_run[schemes[run], run].append(sum(values) / 10)
+    return by_run
 
 
 def published(name: str) -> list[dict[str, str]]:

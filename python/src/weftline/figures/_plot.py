@@ -80,6 +80,10 @@ def bars(
             at = [n + offset for n, cell in enumerate(cells) if cell is not None]
             means = [cell[0] for cell in cells if cell is not None]
             errors = [cell[1] or 0.0 for cell in cells if cell is not None]
+            alone = [(x, cell[0]) for x, cell in zip(at, filter(None, cells)) if cell[1] is None]
+            if alone and world != "published":
+                # One run has no interval.
+                axes.plot(*zip(*alone), "_", color=INK, markersize=3, markeredgewidth=0.7)
             axes.bar(
                 at, means, width * 0.94, color=colour(kind, place), label=name(kind) if turn == 0 else None,
                 hatch="//" if world == "lab" else None, edgecolor="white", linewidth=0.3,
@@ -87,10 +91,18 @@ def bars(
             )
     axes.set_xticks(range(len(groups)), shown or groups, fontsize=7)
     axes.set_ylabel(label)
-    axes.set_ylim(bottom=0)
+    _from_zero(axes)
     axes.legend(fontsize=6, frameon=False, ncols=2)
     if "lab" in present:
         axes.set_title("plain: simulator, hatched: lab", fontsize=7, color=INK)
+
+
+def _from_zero(axes: Any) -> None:
+    """Lets the axis begin at 0, but where something is below it."""
+    if axes.dataLim.y0 >= 0:
+        axes.set_ylim(bottom=0)
+    else:
+        axes.axhline(0, linewidth=0.5, color=INK)
 
 
 def lines(
@@ -111,7 +123,7 @@ def lines(
         )
     axes.set_xlabel(across)
     axes.set_ylabel(label)
-    axes.set_ylim(bottom=0)
+    _from_zero(axes)
     axes.legend(fontsize=6, frameon=False)
 
 

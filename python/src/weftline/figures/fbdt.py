@@ -11,8 +11,8 @@ from typing import Any
 from .._results import Results, ratios
 from .._scenario import Path, Scenario, Trace
 from .._sweep import Sweep
-from ._catalog import Need, figure
-from ._data import WORLDS, Cell, Data, Missing, cdf, published
+from ._catalog import Need, Size, chosen, figure
+from ._data import WORLDS, Cell, Data, Missing, cdf, published, seconds
 from ._plot import bars, cdfs, lines
 
 SOURCE = "FBDT"
@@ -21,34 +21,32 @@ _PLACES = ["los", "nlos", "mobility"]
 _BASE = ["single:wifi", "single:wigig", "linux-mptcp"]
 
 
-def _steady(quick: bool) -> Sweep:
+def _steady(size: Size) -> Sweep:
     scenarios = [f"fbdt-3b-{one}" for one in _CONDITIONS[:3]]
-    seeds = range(1, 3) if quick else range(1, 11)
-    return Sweep(scenarios, scheme=[*_BASE, "fbdt"], seed=seeds, name="fbdt-3b",
-                 duration="3s" if quick else "30s", warmup="1s")
+    return Sweep(scenarios, scheme=[*_BASE, "fbdt"], seed=range(1, chosen(size, 3, 11, 6)), name="fbdt-3b",
+                 duration=chosen(size, "3s", "30s"), warmup="1s")
 
 
-def _delayed(quick: bool) -> Sweep:
+def _delayed(size: Size) -> Sweep:
     scenarios = [f"fbdt-3b-{one}" for one in _CONDITIONS[3:]]
-    seeds = range(1, 2) if quick else range(1, 11)
-    return Sweep(scenarios, scheme=[*_BASE, "fbdt"], seed=seeds, name="fbdt-3b-delay",
-                 duration="20s" if quick else "60s", warmup="15s")
+    return Sweep(scenarios, scheme=[*_BASE, "fbdt"], seed=range(1, chosen(size, 2, 11, 6)), name="fbdt-3b-delay",
+                 duration=chosen(size, "20s", "60s", "40s"), warmup="15s")
 
 
-def _radios(quick: bool) -> Sweep:
+def _radios(size: Size) -> Sweep:
     scenarios = [f"fbdt-6c-{one}" for one in _PLACES]
-    seeds = range(1, 4) if quick else range(1, 11)
-    return Sweep(scenarios, scheme=[*_BASE, "musher", "fbdt"], seed=seeds, name="fbdt-6c",
-                 duration="10s" if quick else "60s", warmup="1s")
+    return Sweep(scenarios, scheme=[*_BASE, "musher", "fbdt"], seed=range(1, chosen(size, 4, 11, 6)), name="fbdt-6c",
+                 duration=chosen(size, "10s", "30s"), warmup="1s")
 
 
-def _split(quick: bool) -> Sweep:
-    rates = ["100Mbps", "25Mbps", "6.25Mbps"] if quick else ["100Mbps", "50Mbps", "25Mbps", "12.5Mbps", "6.25Mbps"]
-    delays = ["10ms", "40ms"] if quick else ["10ms", "20ms", "40ms", "80ms", "160ms"]
+def _split(size: Size) -> Sweep:
+    rates = ["100Mbps", "50Mbps", "25Mbps", "12.5Mbps", "6.25Mbps"]
+    delays = ["10ms", "20ms", "40ms", "80ms", "160ms"]
+    # Nothing is drawn here: other seeds would be the same runs.
     return Sweep(
-        "fbdt-eq1", scheme=["fbdt", "fbdt-strict", "single:fwd", "single:bwd"],
-        seed=range(1, 2) if quick else range(1, 11), name="fbdt-eq1",
-        set={"path.bwd.rate": rates, "path.bwd.delay": delays},
+        "fbdt-eq1", scheme=["fbdt", "fbdt-strict", "single:fwd", "single:bwd"], name="fbdt-eq1",
+        seed=range(1, 3),
+        set={"path.bwd.rate": chosen(size, rates[::2], rates), "path.bwd.delay": chosen(size, delays[::2][:2], delays)},
     )
 
 
@@ -66,7 +64,7 @@ def _logged(file: pathlib.Path) -> Trace:
     return Trace(file.name, "csv", "\n".join(["time_s,rate_mbps", *rates, ""]))
 
 
-def _replay(quick: bool) -> Sweep | None:
+def _replay(size: Size) -> Sweep | None:
     logs = pathlib.Path(os.environ.get("WEFTLINE_DATA", ""), "fbdt-logs")
     if not (logs / _WIFI_LOG).exists():
         return None
@@ -76,7 +74,8 @@ def _replay(quick: bool) -> Sweep | None:
                  Path("wigig", trace=_logged(logs / log), delay="2ms")]
         scenarios.append(Scenario(f"fbdt-6c-logs-{place}", paths=paths, duration="60s"))
     # Nothing is drawn here: other seeds would be the same runs.
-    return Sweep(scenarios, scheme=[*_BASE, "musher", "fbdt"], name="fbdt-6c-logs", duration="20s" if quick else "60s", warmup="1s")
+    return Sweep(scenarios, scheme=[*_BASE, "musher", "fbdt"], name="fbdt-6c-logs",
+                 duration=chosen(size, "20s", "60s"), warmup="1s")
 
 
 STEADY = Need("fbdt-3b", _steady)
@@ -131,29 +130,15 @@ def fig_6c_logs(data: Data, left: Any, right: Any) -> None:
     bars(right, _PLACES, kinds, _bare(worlds, "fbdt-6c-logs-"), "goodput, Mb/s")
 
 
-def seconds(results: Results, scenario: str) -> dict[str, list[float]]:
-    """By scheme, the goodput of each second of each run, from the series."""
-    table = results.series
-    schemes, scenarios = results["scheme"], results["scenario"]
-    steps: dict[tuple[int, int], list[float]] = defaultdict(list)
-    columns = (table.column(name) for name in ("time_s", "run", "path", "metric", "value"))
-    for time_s, run, path, metric, value in zip(*columns):
-        if path == "" and metric == "goodput_mbps" and scenarios[run] == scenario:
-            steps[run, int(time_s - 1e-6)].append(value)
-    by_scheme: dict[str, list[float]] = defaultdict(list)
-    for (run, second), values in steps.items():
-        # The first second is slow start.
-        if second >= 1 and len(values) == 10:
-            by_scheme[schemes[run]].append(sum(values) / 10)
-    return by_scheme
-
-
 def _distribution(data: Data, right: Any, scenario: str) -> None:
     curves = {}
     for world in WORLDS:
         results = data.results(RADIOS, world)
         if results is not None:
-            for scheme, values in sorted(seconds(results, scenario).items()):
+            of_scheme: dict[str, list[float]] = defaultdict(list)
+            for (scheme, _), values in seconds(results, scenario).items():
+                of_scheme[scheme] += values
+            for scheme, values in sorted(of_scheme.items()):
                 curves[scheme if world == "sim" else f"{scheme} (lab)"] = cdf(values)
     if not curves:
         raise Missing("sim/fbdt-6c with series")
@@ -173,7 +158,7 @@ def fig_6e(data: Data, left: Any, right: Any) -> None:
     _distribution(data, right, "fbdt-6c-mobility")
 
 
-@figure("fbdt-eq1", SOURCE, "§3.2, Eq. 1", "The forward path's share of a window", needs=[SPLIT],
+@figure("fbdt-eq1", SOURCE, "§3.1, Eq. 1", "The forward path's share of a window", needs=[SPLIT],
         says="N_fwd = N · W_fwd RTT_bwd ÷ (W_fwd RTT_bwd + W_bwd RTT_fwd):\nthe share of its throughput in the sum.")
 def eq_1(data: Data, left: Any, right: Any) -> None:
     results = data.wanted(SPLIT)
@@ -215,25 +200,29 @@ def eq_2(data: Data, left: Any, right: Any) -> None:
     right.axvline(1, linewidth=0.7, color="grey")
 
 
-_VR = "vr/vr.jsonl"
-_VR_LAB = "weftline vr evaluate … --rates RATES --out results/vr"
+# What scripts/fig6f leaves: over the authors' rates of both radios together, and over constant ones.
+SESSIONS, _CONSTANT = "fig6f/of-together/vr.jsonl", "fig6f/of-constant/vr.jsonl"
+_FIG6F = "WEFTLINE_DATA=… scripts/fig6f results/fig6f"
 
 
-def _sessions(data: Data) -> list[dict[str, Any]]:
-    return data.json(_VR)
-
-
-@figure("fbdt-3c", SOURCE, "§2.2, Fig. 3c", "Viewport quality against the rate", files=[_VR], lab=_VR_LAB,
+@figure("fbdt-3c", SOURCE, "§2.2, Fig. 3c", "Viewport quality against the rate", files=[_CONSTANT], lab=_FIG6F,
         says="The quality of the viewport of Runner (8K, 120 pictures a second) falls with the rate: a drop of the "
         "rate is a major loss of quality.")
 def fig_3c(data: Data, left: Any, right: Any) -> None:
+    from .. import _weftline
+
+    # Viewers of one video are no draws of their own.
+    found: dict[tuple[str, float], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for session in data.json(_CONSTANT):
+        if session["transport"] == "fbdt" and session["concealment"] == "last-picture":
+            found[session["scheme"], session["rate_mbps"]][session["video"]].append(session["psnr_db"])
     points: dict[str, list[tuple[float, Cell]]] = defaultdict(list)
-    for session in _sessions(data):
-        if session.get("constant"):
-            points[session["scheme"]].append((session["rate_mbps"], (session["psnr_db"], None)))
-    if not points:
-        raise Missing(f"{_VR} with constant rates")
+    for (scheme, rate), videos in found.items():
+        interval = _weftline.mean_ci95([sum(values) / len(values) for values in videos.values()])
+        if scheme in ("uniform", "fix", "ows") and interval is not None:
+            points[scheme].append((rate, interval[:2]))
     lines(right, points, "rate, Mb/s", "PSNR, dB")
+    right.set_xscale("log")
 
 
 # The readings of the figure that are shown; the others are its parts.
@@ -253,12 +242,12 @@ def gains(sessions: list[dict[str, Any]]) -> dict[tuple[str, str], Cell]:
     return cells
 
 
-@figure("fbdt-6f", SOURCE, "§6.3, Fig. 6f", "Gain of OWS over FBDT against FIX over MPTCP", files=[_VR], lab=_VR_LAB)
+@figure("fbdt-6f", SOURCE, "§6.3, Fig. 6f", "Gain of OWS over FBDT against FIX over MPTCP", files=[SESSIONS], lab=_FIG6F)
 def fig_6f(data: Data, left: Any, right: Any) -> None:
     values = {(row["condition"], "gain"): (float(row["value"]), None) for row in published("fbdt-6f")}
     bars(left, _PLACES, ["gain"], {"published": values}, "dB")
-    means = gains(_sessions(data))
+    means = gains(data.json(SESSIONS))
     if not means:
-        raise Missing(f"{_VR} of ows over fbdt and fix over linux")
+        raise Missing(f"{SESSIONS} of ows over fbdt and fix over linux")
     bars(right, _PLACES, sorted({kind for _, kind in means}), {"sim": means},
          "dB, 95 % over videos and windows")

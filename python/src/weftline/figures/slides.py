@@ -7,33 +7,37 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from .._results import Results
 from .._scenario import Scenario
 from .._sweep import Sweep
-from ._catalog import Need, figure
-from ._data import WORLDS, Cell, Data, Missing, published
+from ._catalog import Need, Size, chosen, figure
+from ._data import Cell, Data, published
 from ._plot import bars
-from .claims import CLAIMS, judge
+from .claims import SLIDES as CLAIMS
+from .claims import judge
+from .counts import resent
 
 SOURCE = "MPTCP with BBR"
 SCENARIOS = ["mptcp-a1", "mptcp-a2", "mptcp-b1", "mptcp-b2"]
 STRICT = ["min-rtt", "lpc", "let", "gr-sty", "tp-sty", "tr-sty"]
 SCHEDULERS = [*STRICT, "tp-sty-soft", "tr-sty-soft"]
 CONTROLS = ["bbr", "cubic", "compound", "lia", "olia", "balia"]
-_LAB = "sudo weftline lab sweep mptcp-claims --out results/lab/mptcp-video"
+_LAB = ("python -m weftline.figures results --run lab --only slides-a1-discards --sweeps results/sweeps && "
+        "sudo weftline lab sweep results/sweeps/mptcp-video.toml --out results/lab/mptcp-video --jobs 8")
 
 
-def _video(quick: bool) -> Sweep:
+def _video(size: Size) -> Sweep:
     # The pair of rates at which buffers do run dry: the slides give none.
     rates = {"path.wifi.rate": ["8Mbps"], "path.lte.rate": ["4Mbps"]}
-    return Sweep(SCENARIOS, scheme=SCHEDULERS, congestion=CONTROLS, seed=range(1, 4 if quick else 11),
-                 name="mptcp-video", set=rates)
+    # In the lab a real player plays, in real time.
+    player = {"workload": "vlc"} if size == "lab" else {}
+    return Sweep(SCENARIOS, scheme=chosen(size, SCHEDULERS, SCHEDULERS, STRICT), congestion=CONTROLS,
+                 seed=range(1, chosen(size, 4, 11, 4)), name="mptcp-video", set=rates, **player)
 
 
-def _rates(quick: bool) -> Sweep:
-    wifi, lte = (["8Mbps", "20Mbps"], ["4Mbps", "15Mbps"]) if quick else (
-        ["6Mbps", "10Mbps", "20Mbps", "54Mbps"], ["4Mbps", "8Mbps", "15Mbps", "50Mbps"])
-    return Sweep(SCENARIOS, scheme=STRICT, congestion=CONTROLS, seed=range(1, 3 if quick else 11),
+def _rates(size: Size) -> Sweep:
+    wifi, lte = chosen(size, (["8Mbps", "20Mbps"], ["4Mbps", "15Mbps"]), (
+        ["6Mbps", "10Mbps", "20Mbps", "54Mbps"], ["4Mbps", "8Mbps", "15Mbps", "50Mbps"]))
+    return Sweep(SCENARIOS, scheme=STRICT, congestion=CONTROLS, seed=range(1, chosen(size, 3, 11)),
                  name="mptcp-rates", set={"path.wifi.rate": wifi, "path.lte.rate": lte})
 
 
@@ -58,23 +62,29 @@ _SAYS = {
     ("b2", "packets"): "Large LTE path utilization across all TCP variants.",
     ("b2", "resent"): "BBR retransmits more than the other congestion control variants.",
 }
-# No column of a record: what real players discard without links is subtracted.
-_DISCARDS = "discards"
+# No columns of a record: what real players discard without links is subtracted, and what they sent again is
+# what the links lost.
+_DISCARDS, _RESENT = "discards", {"resent-lte": "lte", "resent-wifi": "wifi"}
 # The column of a record, what the axis says, and the slide's kind.
 _PANELS = {
     "underflows": ("video.buffer_underflows", "buffer underflows", "video"),
     "discards": (_DISCARDS, "pictures discarded", "video"),
     "packets-lte": ("paths.lte.packets", "packets on LTE", "packets"),
     "packets-wifi": ("paths.wifi.packets", "packets on WiFi", "packets"),
-    "resent-lte": ("paths.lte.retransmitted_packets", "packets sent again on LTE", "resent"),
-    "resent-wifi": ("paths.wifi.retransmitted_packets", "packets sent again on WiFi", "resent"),
+    "resent-lte": ("resent-lte", "packets sent again on LTE", "resent"),
+    "resent-wifi": ("resent-wifi", "packets sent again on WiFi", "resent"),
 }
 
 
 def _panel(scenario: str, column: str, label: str) -> Callable[[Data, Any, Any], None]:
     def draw(data: Data, left: Any, right: Any) -> None:
         by = ["scenario", "scheme", "congestion"]
-        found = data.discards(VIDEO, by) if column == _DISCARDS else data.means(VIDEO, column, by)
+        if column == _DISCARDS:
+            found = data.discards(VIDEO, by)
+        elif column in _RESENT:
+            found = data.counted(VIDEO, lambda run: resent(run, [_RESENT[column]]), by)
+        else:
+            found = data.means(VIDEO, column, by)
         cells = {
             world: {key[1:]: cell for key, cell in of.items() if key[0] == scenario}
             for world, of in found.items()
@@ -95,44 +105,26 @@ for _scenario in SCENARIOS:
         )(_panel(_scenario, _column, _label))
 
 
-def _bbr(data: Data, column: Callable[[Results], list[float | None]], right: Any, label: str) -> None:
-    from .. import _weftline
-
-    worlds: dict[str, dict[tuple[Any, ...], Cell]] = {}
-    for world in WORLDS:
-        results = data.results(VIDEO, world)
-        if results is None:
-            continue
-        groups: dict[tuple[str, str], list[float]] = defaultdict(list)
-        rows = zip(results["scenario"], results["scheme"], results["congestion"], column(results))
-        for scenario, scheme, congestion, value in rows:
-            if congestion == "bbr" and value is not None:
-                groups[scenario.removeprefix("mptcp-").upper(), scheme].append(value)
-        found = {group: _weftline.mean_ci95(values) for group, values in groups.items()}
-        worlds[world] = {group: one[:2] for group, one in found.items() if one is not None}
-    if not worlds:
-        raise Missing("sim/mptcp-video")
-    bars(right, ["A1", "A2", "B1", "B2"], SCHEDULERS, worlds, label)
+def _of_bbr(worlds: dict[str, dict[tuple[Any, ...], Cell]]) -> dict[str, dict[tuple[Any, ...], Cell]]:
+    """By scenario and scheduler, of cells by scenario, scheduler and control."""
+    return {
+        world: {(key[0].removeprefix("mptcp-").upper(), key[1]): cell for key, cell in of.items() if key[2] == "bbr"}
+        for world, of in worlds.items()
+    }
 
 
 @figure("slides-bbr-discards", SOURCE, "slide \"Results: evaluation\", picture discard", "BBR: pictures discarded",
         needs=[VIDEO], lab=_LAB, says="\"All schedulers with BBR result in good performance.\"")
 def bbr_discards(data: Data, left: Any, right: Any) -> None:
-    worlds = {
-        world: {(key[0].removeprefix("mptcp-").upper(), key[1]): cell for key, cell in of.items() if key[2] == "bbr"}
-        for world, of in data.discards(VIDEO, ["scenario", "scheme", "congestion"]).items()
-    }
+    worlds = _of_bbr(data.discards(VIDEO, ["scenario", "scheme", "congestion"]))
     bars(right, ["A1", "A2", "B1", "B2"], SCHEDULERS, worlds, "pictures discarded of 5,400")
 
 
 @figure("slides-bbr-resent", SOURCE, "slide \"Results: evaluation\", retransmit packets", "BBR: packets sent again",
         needs=[VIDEO], lab=_LAB, says="\"BBR retransmits more than other congestion control variants.\"")
 def bbr_resent(data: Data, left: Any, right: Any) -> None:
-    def both(results: Results) -> list[float | None]:
-        pairs = zip(*(results[f"paths.{path}.retransmitted_packets"] for path in ("wifi", "lte")))
-        return [None if wifi is None or lte is None else wifi + lte for wifi, lte in pairs]
-
-    _bbr(data, both, right, "packets sent again")
+    worlds = _of_bbr(data.counted(VIDEO, resent, ["scenario", "scheme", "congestion"]))
+    bars(right, ["A1", "A2", "B1", "B2"], SCHEDULERS, worlds, "packets sent again")
 
 
 @figure("slides-loss", SOURCE, "slides \"Experimental Scenarios\" 3 and 4", "Packet loss on WiFi over time")

@@ -2,14 +2,21 @@
 
 A mean is compared with a limit by its 95 % interval over seeds (Student's t), two schemes by the
 interval of their paired difference or ratio, seed by seed. One run has no interval and decides nothing.
+
+A claim of several parts holds if each part does, each at 95 %: no part can make it hold by chance alone.
+It fails if any part fails, and of sixty parts three would by chance alone: so a part makes it fail at a
+level of 5 % divided by their number (Bonferroni).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 
-from .. import _weftline
+from ._quantiles import poisson_ends, student_t
+
+LEVEL = 0.05
 
 
 @dataclass(frozen=True)
@@ -18,6 +25,15 @@ class Finding:
 
     holds: bool | None
     figure: str
+    # How far the mean is from the limit, in half-widths of its interval at 95 %.
+    distance: float = 0.0
+    # Of how many parts that hold, of which the figure is the narrowest.
+    parts: int = 1
+
+    @property
+    def words(self) -> str:
+        """The figure, and how many more there are."""
+        return self.figure + (f" (and {self.parts - 1} more)" if self.parts > 1 else "")
 
     @property
     def verdict(self) -> str:
@@ -25,58 +41,149 @@ class Finding:
         return {True: "holds", False: "does not hold", None: "undecided"}[self.holds]
 
 
-def _interval(values: Sequence[float]) -> tuple[float, float, str] | None:
-    """The ends of the interval, and how it is written."""
-    found = _weftline.mean_ci95(list(values))
-    if found is None:
-        return None
-    mean, half_width, count = found
-    if half_width is None:
-        return float("-inf"), float("inf"), f"{mean:.3g} (one run)"
-    return mean - half_width, mean + half_width, f"{mean:.3g} ± {half_width:.2g}, n = {count}"
+@dataclass(frozen=True)
+class Test:
+    """A statement on runs. `decide` has two levels: that at which it may say that the statement holds, and
+    that at which it may say that it does not."""
+
+    __test__ = False  # It is none of pytest's.
+
+    decide: Callable[[float, float], Finding]
+
+    def judge(self) -> Finding:
+        """What the runs say of it."""
+        return self.decide(LEVEL, LEVEL)
 
 
-def below(what: str, values: Sequence[float], limit: float) -> Finding:
-    """Whether a mean is below a limit."""
-    interval = _interval(values)
-    if interval is None:
-        return Finding(None, f"{what}: no runs")
-    low, high, text = interval
-    figure = f"{what}: {text}, limit {limit:g}"
-    return Finding(True if high < limit else False if low >= limit else None, figure)
+@dataclass(frozen=True)
+class _Mean:
+    values: tuple[float, ...]
+    are_counts: bool
+
+    @property
+    def mean(self) -> float:
+        return sum(self.values) / len(self.values)
+
+    def ends(self, level: float) -> tuple[float, float]:
+        count = len(self.values)
+        if count == 1:
+            return -math.inf, math.inf
+        if self._is_constant() and self.are_counts:
+            # Student's t of equal counts has no width, and three runs without an event do not show
+            # that there is none.
+            low, high = poisson_ends(round(sum(self.values)), level)
+            return low / count, high / count
+        mean = self.mean
+        squares = sum((value - mean) ** 2 for value in self.values)
+        reach = 0.0 if self._is_constant() else student_t(count - 1, level) * math.sqrt(squares / (count - 1) / count)
+        return mean - reach, mean + reach
+
+    def _is_constant(self) -> bool:
+        return len(set(self.values)) == 1
+
+    def __str__(self) -> str:
+        count = len(self.values)
+        if count == 1:
+            return f"{self.mean:.3g} (one run)"
+        if not self._is_constant():
+            return f"{self.mean:.3g} ± {self.ends(LEVEL)[1] - self.mean:.2g}, n = {count}"
+        if self.are_counts:
+            low, high = self.ends(LEVEL)
+            return f"{self.mean:.3g} in each of {count} runs, {low:.2g} to {high:.2g}"
+        return f"{self.mean:.3g}, the same in {count} runs"
 
 
-def above(what: str, values: Sequence[float], limit: float) -> Finding:
+def _compared(
+    what: str, values: Sequence[float], limit: float, are_counts: bool,
+    is_so: Callable[[float, float], bool], is_not: Callable[[float, float], bool],
+) -> Test:
+    """A test of the ends of an interval."""
+
+    def decide(holds: float, fails: float) -> Finding:
+        if not values:
+            return Finding(None, f"{what}: no runs")
+        mean = _Mean(tuple(values), are_counts)
+        low, high = mean.ends(LEVEL)
+        distance = abs(mean.mean - limit) / max((high - low) / 2, 1e-12)
+        figure = f"{what}: {mean}, limit {limit:g}"
+        verdict = True if is_so(*mean.ends(holds)) else False if is_not(*mean.ends(fails)) else None
+        return Finding(verdict, figure, distance)
+
+    return Test(decide)
+
+
+def below(what: str, values: Sequence[float], limit: float, counts: bool = False) -> Test:
+    """Whether a mean is below a limit. `counts`: the values are numbers of events."""
+    return _compared(what, values, limit, counts, lambda _, high: high < limit, lambda low, _: low >= limit)
+
+
+def above(what: str, values: Sequence[float], limit: float, counts: bool = False) -> Test:
     """Whether a mean is at least a limit."""
-    return negation(below(what, values, limit))
+    return negation(below(what, values, limit, counts))
 
 
-def within(what: str, values: Sequence[float], low: float, high: float) -> Finding:
+def more(what: str, values: Sequence[float], limit: float) -> Test:
+    """Whether a mean is above a limit: equal is not more."""
+    return _compared(what, values, limit, False, lambda low, _: low > limit, lambda _, high: high <= limit)
+
+
+def within(what: str, values: Sequence[float], low: float, high: float) -> Test:
     """Whether a mean is between two limits."""
     return every([above(what, values, low), below(what, values, high)])
 
 
-def negation(finding: Finding) -> Finding:
+def known(what: str, mean: float, half_width: float | None, limit: float) -> Test:
+    """Whether a mean is above a limit, of which only the interval at 95 % is known."""
+
+    def decide(holds: float, fails: float) -> Finding:
+        if half_width is None:
+            return Finding(None, f"{what}: {mean:.3g} (no interval), limit {limit:g}")
+        figure = f"{what}: {mean:.3g} ± {half_width:.2g}, limit {limit:g}"
+        verdict = True if mean - half_width > limit else False if mean + half_width <= limit else None
+        return Finding(verdict, figure, abs(mean - limit) / max(half_width, 1e-12))
+
+    return Test(decide)
+
+
+def unknown(why: str) -> Test:
+    """What nothing is known of."""
+    return Test(lambda holds, fails: Finding(None, why))
+
+
+def negation(test: Test) -> Test:
     """The opposite."""
-    return Finding(None if finding.holds is None else not finding.holds, finding.figure)
+
+    def decide(holds: float, fails: float) -> Finding:
+        found = test.decide(fails, holds)
+        return replace(found, holds=None if found.holds is None else not found.holds)
+
+    return Test(decide)
 
 
-def every(findings: Iterable[Finding]) -> Finding:
-    """Whether all hold: the first that does not decides, else the first that is undecided."""
-    all_findings = list(findings)
-    for wanted in (False, None):
-        for finding in all_findings:
-            if finding.holds is wanted:
-                return finding
-    if not all_findings:
-        return Finding(None, "no runs")
-    more = f" (and {len(all_findings) - 1} more)" if len(all_findings) > 1 else ""
-    return Finding(True, all_findings[0].figure + more)
+def every(tests: Iterable[Test]) -> Test:
+    """Whether all hold. The figure is of the part that fails most clearly, else of the first that is
+    undecided, else of the one that holds most narrowly."""
+    parts = list(tests)
+
+    def decide(holds: float, fails: float) -> Finding:
+        if not parts:
+            return Finding(None, "no runs")
+        found = [part.decide(holds, fails / len(parts)) for part in parts]
+        failing = [one for one in found if one.holds is False]
+        if failing:
+            return replace(max(failing, key=lambda one: one.distance), parts=1)
+        undecided = next((one for one in found if one.holds is None), None)
+        if undecided:
+            return undecided
+        narrowest = min(found, key=lambda one: one.distance)
+        return replace(narrowest, parts=sum(one.parts for one in found))
+
+    return Test(decide)
 
 
-def some(findings: Iterable[Finding]) -> Finding:
+def some(tests: Iterable[Test]) -> Test:
     """Whether any holds."""
-    return negation(every(negation(finding) for finding in findings))
+    return negation(every(negation(test) for test in tests))
 
 
 def ratios(above_: Sequence[tuple[object, float]], below_: Sequence[tuple[object, float]]) -> list[float]:
@@ -85,7 +192,7 @@ def ratios(above_: Sequence[tuple[object, float]], below_: Sequence[tuple[object
     return [value / divisors[key] for key, value in above_ if divisors.get(key)]
 
 
-def differences(more: Sequence[tuple[object, float]], less: Sequence[tuple[object, float]]) -> list[float]:
+def differences(more_: Sequence[tuple[object, float]], less_: Sequence[tuple[object, float]]) -> list[float]:
     """Pairs of one key, subtracted."""
-    others = dict(less)
-    return [value - others[key] for key, value in more if key in others]
+    others = dict(less_)
+    return [value - others[key] for key, value in more_ if key in others]

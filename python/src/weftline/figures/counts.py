@@ -1,8 +1,9 @@
-"""Pictures that a run's viewer did not see because of the links.
+"""What is counted of a run: pictures that its viewer did not see because of the links, and what was sent
+again.
 
 One definition for the figures, the claims and `scripts/claims`, which loads this file alone: nothing of
-the package, and only Python itself, may be imported here. It is that of `RunRecord::link_discards` in the
-program, and a test holds one to the other.
+the package, and only Python itself, may be imported here. That of discards is `RunRecord::link_discards` in
+the program, and a test holds one to the other.
 """
 
 from __future__ import annotations
@@ -39,3 +40,15 @@ def discards_say(runs: Iterable[Mapping[str, Any]]) -> bool:
     known = [run for run in runs if link_discards(run) is not None]
     least = 1 if all(map(_plays_model, known)) else LEAST_PLAYER_SEEDS
     return len({run["seed"] for run in known}) >= least
+
+
+def resent(run: Mapping[str, Any], paths: Iterable[str] = ()) -> float | None:
+    """Packets sent again on those paths, or on all. Of a program's own sockets only what the links lost and
+    dropped of theirs is known, and had to be sent again. `None` where a path is not there."""
+    wanted = set(paths)
+    found = [path for path in run["paths"] if not wanted or path["name"] in wanted]
+    if len(found) < len(wanted):
+        return None
+    counts = [path.get("retransmitted_packets") for path in found]
+    return float(sum(
+        path["lost"] + path["queue_drops"] if count is None else count for path, count in zip(found, counts)))
