@@ -361,3 +361,47 @@ def test_an_exception_in_a_sweep_names_the_run_and_keeps_the_others(
     [note] = raised.value.__notes__
     assert "two-links, py:" in note and "seed 1, path.wifi.loss = 0.01" in note
     assert [wl.Results.load(tmp_path)["scheme"][0], len(lines(tmp_path))] == ["min-rtt", 1]
+
+
+def test_what_is_local_to_a_thread_stays_within_a_run() -> None:
+    class Local(wl.Picker):
+        def __init__(self):  # type: ignore[no-untyped-def]
+            self.local = threading.local()
+            self.local.calls = 0
+
+        def pick(self, now, paths):  # type: ignore[no-untyped-def]
+            self.local.calls += 1
+            return min((p for p in paths if p.has_room), key=lambda p: p.srtt_s).index
+
+    links = wl.Scenario("local", paths=[wl.Path("a", rate="5Mbps")], duration="1s")
+    alone = wl.run(links, Local).goodput_mbps
+    assert alone == wl.run(links, "min-rtt").goodput_mbps
+    assert wl.batch([{"scenario": links, "scheme": Local}] * 2)["goodput_mbps"] == [alone] * 2
+
+
+def test_what_a_class_gets_wrong_is_named() -> None:
+    class Paced(wl.Control):
+        rate: float = 0.0
+
+        def on_ack(self, ack):  # type: ignore[no-untyped-def]
+            self.pacing_rate_mbps = self.rate
+
+    links = wl.Scenario("wrong", paths=[wl.Path("a", rate="5Mbps")], duration="1s")
+    for rate in (0.0, -1.0, math.nan, math.inf):
+        control = type("Paced", (Paced,), {"rate": rate})
+        with pytest.raises(ValueError, match="pacing_rate_mbps is a number above 0, or None"):
+            wl.run(links, "min-rtt", congestion=control)
+
+    class Before(wl.Picker):
+        def pick(self, now, paths):  # type: ignore[no-untyped-def]
+            return -1
+
+    with pytest.raises(IndexError, match="there is no path -1; there are 1"):
+        wl.run(links, Before)
+
+    class Misspelt(wl.Picker):
+        def pik(self, now, paths):  # type: ignore[no-untyped-def]
+            return 0
+
+    with pytest.raises(NotImplementedError, match=r"Misspelt has no pick\(self, now, paths\), which a Picker needs"):
+        wl.run(links, Misspelt)

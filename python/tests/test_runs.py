@@ -121,3 +121,44 @@ def test_importing_it_imports_nothing_else() -> None:
     text = "import sys, weftline; print(*sys.modules)"
     modules = subprocess.run([sys.executable, "-c", text], check=True, capture_output=True, text=True)
     assert not {"numpy", "pandas", "polars", "pyarrow", "ray"} & set(modules.stdout.split())
+
+
+def test_columns_without_values_are_columns() -> None:
+    links = wl.Scenario("columns", paths=[wl.Path("a", rate="5Mbps")], duration="1s")
+    results = wl.batch([{"scenario": links, "scheme": "single:a"}])
+    assert results["error"] == [None] and results["completion_s"] == [None]
+    assert list(wl.ci95(results, "completion_s", by="scheme")) == []
+    mixed = wl.batch([{"scenario": links, "scheme": "single:a"}, {"scenario": "mptcp-a1", "scheme": "single:wifi"}])
+    # What has parts in one of them is no column of its own.
+    assert "video" not in mixed.columns and mixed["video.buffer_underflows"][0] is None
+
+
+def test_runs_of_a_batch_can_be_told_apart() -> None:
+    links = wl.Scenario("s", paths=[wl.Path("a", rate="5Mbps")], duration="1s")
+    other = links.replace(path__a__rate="9Mbps")
+    with pytest.raises(ValueError, match="two different scenarios have the name 's'.*replace"):
+        wl.batch([{"scenario": one, "scheme": "single:a"} for one in (links, other)])
+    results = wl.batch([{"scenario": one, "scheme": "single:a"} for one in (links, other.replace(name="t"))])
+    assert len(results) == 2
+    with pytest.raises(TypeError, match="a seed is a whole number, not True"):
+        wl.run(links, "single:a", seed=True)
+
+
+def test_results_of_more_seeds_are_added() -> None:
+    links = wl.Scenario("s", paths=[wl.Path("a", rate="5Mbps", loss=0.01)], duration="1s")
+    few, more = (wl.batch({"scenario": links, "scheme": "single:a", "seed": n} for n in seeds) for seeds in ((1, 2), (3, 4)))
+    assert [row["n"] for row in wl.ci95(few + more, "goodput_mbps", by="scheme")] == [4]
+    with pytest.raises(ValueError, match="seed 1 is in both, and counts once"):
+        few + few
+
+
+def test_series_of_paths_are_what_records_count() -> None:
+    paths = [wl.Path("a", rate="40Mbps", delay="10ms"), wl.Path("b", rate="25Mbps", delay="30ms")]
+    links = wl.Scenario("s", paths=paths, duration="4s", warmup="1s")
+    for scheme in ("earliest", "single:a", "linux-mptcp"):
+        run = wl.run(links, scheme, series=True)
+        times = run.series.column("time_s")
+        for name, path in run.paths.items():
+            column = run.series.column(f"{name}.goodput_mbps")
+            values = [value for time, value in zip(times, column) if time > 1.05]
+            assert sum(values) / len(values) == pytest.approx(path["goodput_mbps"] or 0.0, rel=1e-3), (scheme, name)

@@ -266,3 +266,31 @@ def test_from_the_command_line(links: wl.Scenario, tmp_path: pathlib.Path) -> No
     assert len(wl.Results.load(tmp_path / "results/mine").series) > 0
     wrong = subprocess.run([*command, "none.toml"], cwd=tmp_path, capture_output=True, text=True)
     assert wrong.returncode == 2 and wrong.stderr.startswith("weftline: cannot read none.toml"), wrong.stderr
+
+
+def test_where_a_sweep_cannot_run_is_named(tmp_path: pathlib.Path) -> None:
+    links = wl.Scenario("s", paths=[wl.Path("a", rate="5Mbps")], duration="1s")
+    sweep = wl.Sweep(links, scheme="single:a")
+    for on in ("ray", 3, wl.Ray):
+        with pytest.raises(TypeError, match=r"on is wl.Ray\(\), or an executor"):
+            sweep.run(tmp_path / "on", on=on)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="progress is True, False, or a function"):
+        sweep.run(tmp_path / "on", progress=3)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="give one of them"):
+        sweep.run(tmp_path / "on", threads=1, on=wl.Ray())
+    assert not (tmp_path / "on").exists()
+    with pytest.raises(TypeError, match="a path is a wl.Path"):
+        wl.Scenario("s", paths=["a"])  # type: ignore[list-item]
+    (tmp_path / "latin.csv").write_bytes("time_s,rate_mbps\n0,1 \xe9\n".encode("latin-1"))
+    with pytest.raises(ValueError, match="latin.csv is no text in UTF-8"):
+        wl.csv(tmp_path / "latin.csv")
+    results = sweep.run(tmp_path / "one")
+    with pytest.raises(ValueError, match="another directory|a directory of their own") as raised:
+        wl.Sweep(links, scheme="single:a", seed=[1, 2]).run(tmp_path / "one")
+    assert "--out" not in str(raised.value) and len(results.series.to_pandas()) == 0
+
+
+def test_each_path_alone_is_of_the_scenarios_that_have_it() -> None:
+    other = wl.Scenario("other", paths=[wl.Path("a", rate="5Mbps"), wl.Path("wifi", rate="5Mbps")], duration="1s")
+    sweep = wl.Sweep(["demo", other], scheme=["earliest", "single:*"], duration="1s", warmup="0s")
+    assert len(sweep) == 6

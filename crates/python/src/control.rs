@@ -131,6 +131,11 @@ impl Control {
             )));
         }
         let rate: Option<f64> = object.getattr("pacing_rate_mbps")?.extract()?;
+        if let Some(rate) = rate.filter(|rate| !(rate.is_finite() && *rate > 0.0)) {
+            return Err(PyValueError::new_err(format!(
+                "pacing_rate_mbps is a number above 0, or None, which does not pace; not {rate}"
+            )));
+        }
         self.pacing_rate = rate.map(|rate| Bitrate::bps((rate * 1e6).max(1.0) as u64));
         (self.cwnd, self.ssthresh) = (cwnd, ssthresh);
         Ok(())

@@ -83,13 +83,19 @@ pub(crate) fn watched<T: Send>(
     let receiver = Mutex::new(receiver);
     py.detach(|| {
         std::thread::scope(|scope| {
-            scope.spawn(move || work(stop, sender));
+            scope.spawn(move || keeping_state(|| work(stop, sender)));
             let receiver = receiver.into_inner().map_err(|_| wrong("a thread has failed"))?;
             let result = pump(&receiver, &mut take);
             stop.store(true, Ordering::Relaxed);
             result
         })
     })
+}
+
+/// Does work that calls Python now and then. Python has a state for each of its threads, in which what is
+/// local to a thread lies; without one that stays, each call would make another and throw it away.
+fn keeping_state<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    Python::attach(|py| py.detach(work))
 }
 
 /// Takes what comes until all has come.
@@ -132,7 +138,8 @@ pub(crate) fn drive(
         }
         let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
         let acts = Acts::new(job.scenario.paths.len());
-        let outcome = job.run_changed(stop, |plan| put(&parts, plan, &job.scenario, &own, &acts));
+        let changed = |plan| put(&parts, plan, &job.scenario, &own, &acts);
+        let outcome = keeping_state(|| job.run_changed(stop, changed));
         if own.has_failed() {
             // A short run comes to its end all the same, and is no result.
             own.note(&where_it_was(&job));

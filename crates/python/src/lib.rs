@@ -62,9 +62,14 @@ fn wrong(error: impl std::fmt::Display) -> PyErr {
 
 /// What is wrong with a directory of results.
 fn results_error(error: &ResultsError) -> PyErr {
+    // What the program has options for are arguments here.
+    let words = error
+        .to_string()
+        .replace("another --out", "another directory")
+        .replace(" --series ", " series ");
     match error.is_wrong_use() {
-        true => PyValueError::new_err(error.to_string()),
-        false => PyOSError::new_err(error.to_string()),
+        true => PyValueError::new_err(words),
+        false => PyOSError::new_err(words),
     }
 }
 

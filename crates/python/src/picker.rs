@@ -119,10 +119,12 @@ impl Rule for Picks {
                 .map(|index| PathView::new(py, &self.names, choice, index));
             let now = choice.view.now.as_nanos() as f64 / 1e9;
             let paths: Vec<PathView> = paths.collect();
-            object.call_method1("pick", (now, paths))?.extract::<Option<usize>>()
+            object.call_method1("pick", (now, paths))?.extract::<Option<i64>>()
         })??;
-        if picked < choice.view.subflows.len() {
-            return Some(picked);
+        if let Some(index) =
+            usize::try_from(picked).ok().filter(|&index| index < choice.view.subflows.len())
+        {
+            return Some(index);
         }
         let count = choice.view.subflows.len();
         self.object.own.fail(pyo3::exceptions::PyIndexError::new_err(format!(

@@ -61,6 +61,16 @@ impl Table {
         }
     }
 
+    /// As a pandas data frame; needs pandas and pyarrow.
+    fn to_pandas<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("pyarrow")?.call_method1("table", (slf,))?.call_method0("to_pandas")
+    }
+
+    /// As a polars data frame; needs polars.
+    fn to_polars<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("polars")?.call_method1("DataFrame", (slf,))
+    }
+
     /// Arrow's PyCapsule interface.
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_stream__<'py>(
@@ -197,9 +207,18 @@ pub(crate) fn table(records: Vec<String>) -> PyResult<Table> {
     }
     let swept: BTreeSet<&String> = rows.iter().flat_map(|(_, swept)| swept.keys()).collect();
     let keys: BTreeSet<&String> = rows.iter().flat_map(|(row, _)| row.keys()).collect();
+    // What has parts in another record is no column of its own.
+    let has_parts = |key: &str| {
+        let inner = format!("{key}.");
+        keys.range(inner.clone()..).next().is_some_and(|next| next.starts_with(&inner))
+    };
     let of_row = |key: &str| {
         let values: Vec<_> = rows.iter().map(|(row, _)| row.get(key)).collect();
-        (key.to_owned(), column(&values))
+        match key {
+            // Of which there is none as a rule.
+            "error" => (key.to_owned(), texts(&values)),
+            _ => (key.to_owned(), column(&values)),
+        }
     };
     let mut columns: Vec<_> = FIRST.into_iter().map(of_row).collect();
     for key in swept {
@@ -207,7 +226,7 @@ pub(crate) fn table(records: Vec<String>) -> PyResult<Table> {
             rows.iter().map(|(_, case)| case.get(key).map(String::as_str)).collect();
         columns.push((key.clone(), quantities(&values)));
     }
-    let others = keys.into_iter().filter(|key| !FIRST.contains(&key.as_str()));
+    let others = keys.iter().filter(|key| !FIRST.contains(&key.as_str()) && !has_parts(key));
     columns.extend(others.map(|key| of_row(key)));
     Table::new(columns)
 }
@@ -228,7 +247,6 @@ fn flatten(key: String, value: Value, row: &mut BTreeMap<String, Value>) {
                 flatten(key, Value::Object(parts), row);
             }
         }
-        Value::Null => {}
         value => {
             row.insert(key, value);
         }
@@ -237,8 +255,10 @@ fn flatten(key: String, value: Value, row: &mut BTreeMap<String, Value>) {
 
 /// The narrowest column that holds all the values.
 fn column(values: &[Option<&Value>]) -> ArrayRef {
+    let values: Vec<_> =
+        values.iter().map(|value| value.filter(|value| !value.is_null())).collect();
     let all = |is: fn(&Value) -> bool| values.iter().flatten().all(|value| is(value));
-    if all(Value::is_i64) {
+    if all(Value::is_i64) && values.iter().flatten().next().is_some() {
         Arc::new(values.iter().map(|value| value.and_then(Value::as_i64)).collect::<Int64Array>())
     } else if all(Value::is_u64) {
         // Seeds may be above 2^63.
@@ -250,11 +270,17 @@ fn column(values: &[Option<&Value>]) -> ArrayRef {
         let boolean = |value: &Option<&Value>| value.and_then(Value::as_bool);
         Arc::new(values.iter().map(boolean).collect::<BooleanArray>())
     } else {
-        let text = |value: &Option<&Value>| {
-            value.map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned))
-        };
-        Arc::new(values.iter().map(text).collect::<StringArray>())
+        texts(&values)
     }
+}
+
+/// A column of texts.
+fn texts(values: &[Option<&Value>]) -> ArrayRef {
+    let text = |value: &Option<&Value>| {
+        let value = value.filter(|value| !value.is_null())?;
+        Some(value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+    };
+    Arc::new(values.iter().map(text).collect::<StringArray>())
 }
 
 /// Texts of one kind of quantity as numbers in its base unit; texts where they are of no kind.

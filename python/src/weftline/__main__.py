@@ -46,7 +46,9 @@ def _sweep(given: argparse.Namespace) -> int:
     began = time.monotonic()
     with _where(given) as on:
         series = True if given.series else None
-        results = sweep.run(out, on=on, threads=given.jobs, series=series,
+        # Processes are as many; with Ray it is refused.
+        threads = None if given.on == "processes" else given.jobs
+        results = sweep.run(out, on=on, threads=threads, series=series,
                             progress=sys.stderr.isatty())
     print(f"{out}: {len(results)} runs in {time.monotonic() - began:.1f} s")
     failed = [run for run in results if run["error"] is not None]

@@ -28,8 +28,11 @@ class Picker:
 
     def pick(self, now: float, paths: Sequence[_weftline.PathView]) -> int | None:
         """The index of the path for the next segment, of which there is one; at least one path has
-        room. If the path picked has none, all wait for it; `None` waits, too. `now` is in seconds."""
-        raise NotImplementedError
+        room. If the path picked has none, all wait for it; `None` waits, too.
+
+        `now` is in seconds from where the simulator begins: the workload begins some tenths of a second
+        later, when the connections stand, and a series with it."""
+        raise _missing(self, "pick(self, now, paths)")
 
 
 class Scheduler:
@@ -45,9 +48,9 @@ class Scheduler:
         waits until something changes. It is asked until it waits.
 
         A range is not empty, not longer than the path's `room`, and not partly new and partly sent; an
-        answer that cannot be sent is the `error` of the run's record.
+        answer that cannot be sent is the `error` of the run's record. `view.now` is that of a `Picker`.
         """
-        raise NotImplementedError
+        raise _missing(self, "next(self, view)")
 
 
 class Control:
@@ -77,8 +80,8 @@ class Control:
         """The handshake has measured a round-trip time, before any data."""
 
     def on_ack(self, ack: _weftline.Ack) -> None:
-        """An acknowledgement has delivered something new."""
-        raise NotImplementedError
+        """An acknowledgement has delivered something new. `ack.now` is that of a `Picker`."""
+        raise _missing(self, "on_ack(self, ack)")
 
     def on_congestion(self, loss: _weftline.Loss) -> None:
         """Recovery begins: lower `ssthresh`, and the window to it."""
@@ -119,6 +122,10 @@ class Control:
     def _reduce(self) -> None:
         self._before = (self.cwnd, self.ssthresh)
         self.ssthresh = max(2.0, self.cwnd // 2)
+
+
+def _missing(thing: object, method: str) -> NotImplementedError:
+    return NotImplementedError(f"{type(thing).__name__} has no {method}, which a {type(thing).__mro__[-2].__name__} needs")
 
 
 OwnScheme = type[Picker] | type[Scheduler] | functools.partial[Any]

@@ -66,6 +66,20 @@ class Results:
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return map(json.loads, self._records)
 
+    def __add__(self, other: Results) -> Results:
+        """Both, as of a sweep and of the same with more seeds. Without time series.
+
+        Raises `ValueError` where a run is in both: it counts once."""
+        both = Results([*self._records, *other._records])
+        seen: set[str] = set()
+        for run in both:
+            known = _identity(run)
+            if known in seen:
+                raise ValueError(f"the run {run['scenario']}, {run['scheme']}, {run['congestion']}, seed {run['seed']} "
+                                 "is in both, and counts once; leave it out of one of them")
+            seen.add(known)
+        return both
+
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         return self.table.__arrow_c_stream__(requested_schema)
 
@@ -161,6 +175,12 @@ def ratios(results: Results) -> list[dict[str, Any]]:
         {"run": run, "scheme": scheme[run], "to_sum": to_sum, "to_best": to_best}
         for run, to_sum, to_best in found
     ]
+
+
+def _identity(run: Mapping[str, Any]) -> str:
+    """What tells a run from others."""
+    keys = ("world", "scenario", "workload", "scheme", "congestion", "tls", "seed", "case", "duration_s", "warmup_s")
+    return json.dumps([run.get(key) for key in keys], sort_keys=True)
 
 
 def _counts(frame: Any, rows: int) -> list[bool]:

@@ -6,7 +6,7 @@ import difflib
 import functools
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, SupportsIndex
 
 from . import _weftline
 from ._own import ControlLike, SchemeLike, named
@@ -137,11 +137,12 @@ def batch(
 ) -> Results:
     """Does any list of runs at once, each a mapping with `scenario`, `scheme`, and, if wanted,
     `congestion` and `seed`; the results have their order. Runs with classes of your own are done one
-    at a time, beside those without.
+    at a time, beside those without. Different scenarios have different names.
 
         wl.batch({"scenario": "demo", "scheme": s} for s in ("earliest", "min-rtt"))
     """
     jobs: list[tuple[_weftline.Scenario, str, str, int]] = []
+    texts: dict[str, str] = {}
     parts: list[_weftline.Part] = []
     for one in runs:
         unknown = set(one) - {"scenario", "scheme", "congestion", "seed"}
@@ -153,13 +154,19 @@ def batch(
             raise ValueError(f"a run wants a {' and a '.join(sorted(missing))}")
         scheme, congestion, own = named(one["scheme"], one.get("congestion", "cubic"))
         parts += own
-        jobs.append((scenario_of(one["scenario"])._inner, scheme, congestion, _seed(one.get("seed", 1))))
+        scenario = scenario_of(one["scenario"])
+        if texts.setdefault(scenario.name, scenario.text) != scenario.text:
+            raise ValueError(f"two different scenarios have the name '{scenario.name}', by which their runs are "
+                             "told apart; give each one of its own, as with scenario.replace(name=…)")
+        jobs.append((scenario._inner, scheme, congestion, _seed(one.get("seed", 1))))
     made: list[_weftline.Run] = []
     _weftline.run_all(jobs, parts, threads, series, made.append)
     return Results([run.json for run in made], runs=made)
 
 
 def _seed(seed: int) -> int:
+    if isinstance(seed, bool) or not isinstance(seed, SupportsIndex):
+        raise TypeError(f"a seed is a whole number, not {seed!r}")
     if not 0 <= seed < 1 << 64:
         raise ValueError(f"a seed is a number from 0 to 2^64 - 1, not {seed}")
     return seed

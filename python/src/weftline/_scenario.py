@@ -33,8 +33,11 @@ def mahimahi(file: str | os.PathLike[str]) -> Trace:
 
 
 def _trace(file: str | os.PathLike[str], kind: str) -> Trace:
-    with open(file, encoding="utf-8") as opened:
-        return Trace(os.path.basename(os.fspath(file)), kind, opened.read())
+    try:
+        with open(file, encoding="utf-8") as opened:
+            return Trace(os.path.basename(os.fspath(file)), kind, opened.read())
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{os.fspath(file)} is no text in UTF-8 ({error}); save it as one") from None
 
 
 class Path:
@@ -178,6 +181,8 @@ def portable(scenario: Scenario) -> tuple[str, dict[str, str]]:
 
 def _path(path: Path | Mapping[str, Any], traces: dict[str, str]) -> dict[str, Any]:
     keys = path.keys if isinstance(path, Path) else path
+    if not isinstance(keys, Mapping):
+        raise TypeError(f"a path is a wl.Path(name, rate=…, delay=…) or a table of its keys, not {path!r}")
     return {key: _with_traces(value, traces) for key, value in keys.items()}
 
 

@@ -224,6 +224,12 @@ class Sweep:
         Raises `ValueError` for a directory with other results, and `ScenarioError`, after all others
         are done, for cases that could not be built.
         """
+        if not (isinstance(progress, bool) or callable(progress)):
+            raise TypeError(f"progress is True, False, or a function of how many are done and how many there are, "
+                            f"not {progress!r}")
+        if on is not None and threads is not None:
+            raise ValueError("threads are this machine's, and on says where else the runs are done; give one of them")
+        cluster = None if on is None else _cluster(on)
         series = self._inner.series if series is None else series
         writer = self._inner.writer(directory, series)
         try:
@@ -234,13 +240,11 @@ class Sweep:
                 writer.add(record, rows)
                 told.one()
 
-            if on is None:
+            if cluster is None:
                 self._inner.run(
                     places, self._bundle.parts(), threads, series,
                     lambda run: add(*_done(run, series)))
             else:
-                cluster = _OnExecutor(on) if isinstance(on, Executor) else on
-
                 def take(part: Part) -> None:
                     for record, rows in part:
                         add(record, rows)
@@ -322,6 +326,15 @@ class _OnExecutor:
         finally:
             for future in waiting:
                 future.cancel()
+
+
+def _cluster(on: Executor | Cluster) -> Cluster:
+    """Where the runs are done."""
+    if isinstance(on, Executor):
+        return _OnExecutor(on)
+    if isinstance(on, type) or not callable(getattr(on, "map_parts", None)):
+        raise TypeError(f"on is wl.Ray(), or an executor of concurrent.futures such as ProcessPoolExecutor(), not {on!r}")
+    return on
 
 
 class _Told:

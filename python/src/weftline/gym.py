@@ -17,10 +17,13 @@ import abc
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import gymnasium
-import numpy
-from gymnasium.vector import AutoresetMode
-from numpy.typing import NDArray
+try:
+    import gymnasium
+    import numpy
+    from gymnasium.vector import AutoresetMode
+    from numpy.typing import NDArray
+except ImportError as error:
+    raise ImportError(f"weftline.gym needs gymnasium and numpy; in the sources, pip install './python[gym]' ({error})") from None
 
 from . import _weftline
 from ._runs import Run
