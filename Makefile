@@ -15,7 +15,7 @@ help:
 	@echo "make demo    two radio links at the sum of their rates, beside the kernel's TCP and MPTCP"
 	@echo "make test    every test that any machine passes; as root the lab's too"
 	@echo "make test-python  the Python package: built, tested, its types checked (needs Python 3.11)"
-	@echo "make figures  the figures of the papers beside ours, docs/gallery.md; SIZE=full takes hours"
+	@echo "make figures  the figures of the papers beside ours, in results/figures-quick; SIZE=full: docs/gallery.md"
 	@echo "make test-random  properties with new inputs, as many as CASES says"
 	@echo "make test-lab  as root, on a quiet machine: the tests with a bound of time"
 	@echo "make lint    format, lints, documentation, licences"
