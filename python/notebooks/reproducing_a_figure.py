@@ -60,8 +60,8 @@ print(above("FBDT ÷ MPTCP", ratios(goodputs("fbdt"), goodputs("linux-mptcp")), 
 
 # %%
 figure, axes = plt.subplots(figsize=(5, 2.8), layout="constrained")
+runs = fbdt.seconds(results, "fbdt-6c-mobility")
 for scheme in dict.fromkeys(results["scheme"]):
-    runs = fbdt.seconds(results, "fbdt-6c-mobility")
     axes.ecdf([second for (name, _), run in runs.items() if name == scheme for second in run], label=scheme)
 axes.set_xlabel("goodput of a second, Mb/s")
 axes.legend(fontsize=7)

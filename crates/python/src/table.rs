@@ -258,7 +258,10 @@ fn column(values: &[Option<&Value>]) -> ArrayRef {
     let values: Vec<_> =
         values.iter().map(|value| value.filter(|value| !value.is_null())).collect();
     let all = |is: fn(&Value) -> bool| values.iter().flatten().all(|value| is(value));
-    if all(Value::is_i64) && values.iter().flatten().next().is_some() {
+    if values.iter().flatten().next().is_none() {
+        // What is a number as a rule, such as a time that no run came to.
+        Arc::new(Float64Array::new_null(values.len()))
+    } else if all(Value::is_i64) {
         Arc::new(values.iter().map(|value| value.and_then(Value::as_i64)).collect::<Int64Array>())
     } else if all(Value::is_u64) {
         // Seeds may be above 2^63.

@@ -63,6 +63,8 @@ struct Base {
     text: String,
     table: Toml,
     traces: Traces,
+    /// The paths of the sweep's schemes that other scenarios have, and this one has not.
+    elsewhere: Vec<String>,
 }
 
 impl Base {
@@ -279,6 +281,7 @@ impl Sweep {
             }
         }
         let random = table.take("random").map(|value| Random::read(value.table()?)).transpose()?;
+        let scenarios = with_elsewhere(scenarios, &schemes);
         let mut sweep = Self {
             file: file.to_owned(),
             name: Path::new(file).file_stem().unwrap_or_default().to_string_lossy().into_owned(),
@@ -313,8 +316,8 @@ impl Sweep {
         if self.count().is_none_or(|count| count > MAX_CASES) {
             return Err(table.error(format!("makes more than {MAX_CASES} runs; split it")));
         }
-        let first = self.cases_in(0..1).next().expect("no list of a sweep is empty");
-        first.map(drop)
+        let none = || table.error("makes no run: no scenario has the path of a scheme, or it is left out");
+        self.cases_in(0..1).next().ok_or_else(none)?.map(drop)
     }
 
     /// The file's name, without folder and extension.
@@ -381,15 +384,7 @@ impl Sweep {
     /// Whether some scenarios have fewer schemes than others: where the number of paths is swept, or where
     /// a scheme takes one path that not all have.
     fn is_uneven(&self) -> bool {
-        self.leaves_paths_out()
-            || self.scenarios.iter().any(|base| self.elsewhere(base).next().is_some())
-    }
-
-    /// The paths of schemes that other scenarios have, and this one has not.
-    fn elsewhere(&self, base: &Base) -> impl Iterator<Item = String> {
-        let paths = self.schemes.iter().filter_map(Scheme::path);
-        let is_there = |path: &str| self.scenarios.iter().any(|other| other.has_path(path));
-        paths.filter(move |path| !base.has_path(path) && is_there(path)).map(str::to_owned)
+        self.leaves_paths_out() || self.scenarios.iter().any(|base| !base.elsewhere.is_empty())
     }
 
     /// Whether the number of paths is swept.
@@ -400,17 +395,17 @@ impl Sweep {
 
     /// How many runs the scenario of that number has.
     fn runs_of(&self, number: usize) -> usize {
-        let schemes = match self.is_uneven() {
-            true => {
-                let choice = self.choice(number);
-                let mut table = choice.base.table.clone();
-                let paths = choice.paths();
-                let left_out = paths.and_then(|(value, _)| edit::keep(&mut table, value).ok());
-                let mut without = left_out.unwrap_or_default();
-                without.extend(self.elsewhere(choice.base));
-                self.schemes_without(&without).count()
+        let schemes = if self.leaves_paths_out() {
+            let choice = self.choice(number);
+            let mut without = choice.base.elsewhere.clone();
+            if let Some((value, _)) = choice.paths() {
+                without.extend(edit::keep(&mut choice.base.table.clone(), value).unwrap_or_default());
             }
-            false => self.schemes.len(),
+            self.schemes_without(&without).count()
+        } else {
+            // Scenarios change slowest.
+            let base = &self.scenarios[number / (self.variants() / self.scenarios.len())];
+            self.schemes_without(&base.elsewhere).count()
         };
         schemes * self.congestions.len() * self.seeds.len()
     }
@@ -456,6 +451,8 @@ impl Sweep {
             (number, first..next)
         });
         let wanted = range.clone();
+        // One that no scheme runs over is nothing to build, and cannot be wrong.
+        let numbers = numbers.filter(|(_, places)| !places.is_empty());
         let numbers = numbers.skip_while(move |(_, places)| places.end <= wanted.start);
         let numbers = numbers.take_while(move |(_, places)| places.start < range.end);
         numbers.flat_map(move |(number, places)| match self.variant(number) {
@@ -516,7 +513,7 @@ impl Sweep {
             without = edit::keep(&mut table, value).map_err(|error| self.wrong(line, &error))?;
             case.retain(|key, _| !without.iter().any(|path| edit::is_of_path(key, path)));
         }
-        without.extend(self.elsewhere(choice.base));
+        without.extend_from_slice(&choice.base.elsewhere);
         let scenario = self.read(&table, &choice.base.traces)?;
         Ok(Variant { scenario, case, draw: choice.draw, without })
     }
@@ -635,13 +632,25 @@ impl Base {
         traces.kept =
             files.map(|trace| (trace.file.clone().into(), trace.text.to_string())).collect();
         let table = text.parse::<Toml>().expect("it has just been read as TOML");
-        Ok(Self { file: file.to_owned(), text, table, traces })
+        Ok(Self { file: file.to_owned(), text, table, traces, elsewhere: Vec::new() })
     }
 
     /// The name that the records of its runs have.
     fn name(&self) -> Option<&str> {
         self.table.get("name")?.as_str()
     }
+}
+
+/// With the paths of schemes that others of them have.
+fn with_elsewhere(mut scenarios: Vec<Base>, schemes: &[Scheme]) -> Vec<Base> {
+    let paths: Vec<&str> = schemes.iter().filter_map(Scheme::path).collect();
+    let is_anywhere = |path: &&&str| scenarios.iter().any(|base| base.has_path(path));
+    let there: Vec<&str> = paths.iter().filter(is_anywhere).copied().collect();
+    for base in &mut scenarios {
+        let lacked = there.iter().filter(|path| !base.has_path(path));
+        base.elsewhere = lacked.map(|&path| path.to_owned()).collect();
+    }
+    scenarios
 }
 
 /// The scenarios of a sweep. A name that two of them have would make one run of two.

@@ -32,7 +32,7 @@ class Picker:
 
         `now` is in seconds from where the simulator begins: the workload begins some tenths of a second
         later, when the connections stand, and a series with it."""
-        raise _missing(self, "pick(self, now, paths)")
+        raise _missing(self, "pick(self, now, paths)", "Picker")
 
 
 class Scheduler:
@@ -50,7 +50,7 @@ class Scheduler:
         A range is not empty, not longer than the path's `room`, and not partly new and partly sent; an
         answer that cannot be sent is the `error` of the run's record. `view.now` is that of a `Picker`.
         """
-        raise _missing(self, "next(self, view)")
+        raise _missing(self, "next(self, view)", "Scheduler")
 
 
 class Control:
@@ -81,7 +81,7 @@ class Control:
 
     def on_ack(self, ack: _weftline.Ack) -> None:
         """An acknowledgement has delivered something new. `ack.now` is that of a `Picker`."""
-        raise _missing(self, "on_ack(self, ack)")
+        raise _missing(self, "on_ack(self, ack)", "Control")
 
     def on_congestion(self, loss: _weftline.Loss) -> None:
         """Recovery begins: lower `ssthresh`, and the window to it."""
@@ -124,8 +124,8 @@ class Control:
         self.ssthresh = max(2.0, self.cwnd // 2)
 
 
-def _missing(thing: object, method: str) -> NotImplementedError:
-    return NotImplementedError(f"{type(thing).__name__} has no {method}, which a {type(thing).__mro__[-2].__name__} needs")
+def _missing(thing: object, method: str, base: str) -> NotImplementedError:
+    return NotImplementedError(f"{type(thing).__name__} has no {method}, which a {base} needs")
 
 
 OwnScheme = type[Picker] | type[Scheduler] | functools.partial[Any]

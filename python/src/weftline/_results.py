@@ -70,15 +70,14 @@ class Results:
         """Both, as of a sweep and of the same with more seeds. Without time series.
 
         Raises `ValueError` where a run is in both: it counts once."""
-        both = Results([*self._records, *other._records])
-        seen: set[str] = set()
-        for run in both:
-            known = _identity(run)
-            if known in seen:
+        if not isinstance(other, Results):
+            return NotImplemented
+        seen = {_identity(run) for run in self}
+        for run in other:
+            if _identity(run) in seen:
                 raise ValueError(f"the run {run['scenario']}, {run['scheme']}, {run['congestion']}, seed {run['seed']} "
                                  "is in both, and counts once; leave it out of one of them")
-            seen.add(known)
-        return both
+        return Results([*self._records, *other._records])
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         return self.table.__arrow_c_stream__(requested_schema)

@@ -142,7 +142,7 @@ def batch(
         wl.batch({"scenario": "demo", "scheme": s} for s in ("earliest", "min-rtt"))
     """
     jobs: list[tuple[_weftline.Scenario, str, str, int]] = []
-    texts: dict[str, str] = {}
+    named_so: dict[str, tuple[str, dict[str, str]]] = {}
     parts: list[_weftline.Part] = []
     for one in runs:
         unknown = set(one) - {"scenario", "scheme", "congestion", "seed"}
@@ -155,7 +155,8 @@ def batch(
         scheme, congestion, own = named(one["scheme"], one.get("congestion", "cubic"))
         parts += own
         scenario = scenario_of(one["scenario"])
-        if texts.setdefault(scenario.name, scenario.text) != scenario.text:
+        known = named_so.setdefault(scenario.name, (scenario.text, scenario.traces))
+        if known != (scenario.text, scenario.traces):
             raise ValueError(f"two different scenarios have the name '{scenario.name}', by which their runs are "
                              "told apart; give each one of its own, as with scenario.replace(name=…)")
         jobs.append((scenario._inner, scheme, congestion, _seed(one.get("seed", 1))))

@@ -273,6 +273,17 @@ fn a_scheme_of_one_path_runs_over_the_scenarios_that_have_it() {
     // A part of them is the same.
     let part: Vec<_> = sweep.cases_in(5..9).map(|case| case.unwrap().index).collect();
     assert_eq!(part, [5, 6, 7, 8]);
+    // A scenario that no scheme runs over is nothing to build, wherever it stands.
+    for list in ["['mptcp-a1', 'demo', 'mptcp-a2']", "['demo', 'mptcp-a1', 'mptcp-a2']"] {
+        let text = format!("scenario = {list}\nscheme = 'single:lte'\n[set]\n'path.lte.rate' = ['5Mbps']");
+        let sweep = parse(&text).unwrap();
+        assert!(sweep.cases().all(|case| case.is_ok()));
+        assert_eq!((sweep.len(), sweep.cases().count()), (2, 2));
+    }
+    // One whose path is left out makes no run, and none that there is.
+    let text = "scenario = ['demo', 'four-path']\nscheme = 'single:four'\n[set]\npaths = [2]";
+    let none = parse(text).unwrap_err().to_string();
+    assert!(none.contains("makes no run: no scenario has the path of a scheme"), "{none}");
     // One that none of them has is wrong.
     let none = parse("scenario = ['demo', 'mptcp-a1']\nscheme = 'single:moon'").unwrap_err();
     assert!(none.to_string().contains("there is no path 'moon'"), "{none}");
@@ -280,7 +291,13 @@ fn a_scheme_of_one_path_runs_over_the_scenarios_that_have_it() {
 
 #[test]
 fn a_value_counts_once_however_it_is_spelt() {
-    for values in ["['5Mbps', '5000kbps']", "['1s', '1000ms']", "[1, 1.0]", "['1kB', '1000B']"] {
+    for values in [
+        "['5Mbps', '5000kbps']",
+        "['1s', '1000ms']",
+        "[1, 1.0]",
+        "['1kB', '1000B']",
+        "[{ rate = '5Mbps' }, { rate = '5000kbps' }]",
+    ] {
         let text =
             format!("scenario = 'demo'\nscheme = 'fbdt'\n[set]\n'path.wifi.rate' = {values}");
         let error = parse(&text).unwrap_err().to_string();

@@ -58,16 +58,21 @@ pub(super) fn grid(value: Value<'_>) -> Result<Vec<toml::Value>, ScenarioError> 
 
 /// One text for all spellings of a quantity: `5Mbps` and `5000kbps`, `1s` and `1000ms`, `1` and `1.0`.
 fn meaning(value: &toml::Value) -> String {
-    let number = |number: f64| format!("number {number}");
     match value {
-        toml::Value::Integer(whole) => number(*whole as f64),
-        toml::Value::Float(float) => number(*float),
+        toml::Value::Integer(whole) => format!("number {whole}"),
+        toml::Value::Float(float) => format!("number {float}"),
         toml::Value::String(text) => {
             let rate = text.parse::<Bitrate>().map(|rate| format!("rate {}", rate.as_bps()));
             let size = || text.parse::<ByteCount>().map(|size| format!("size {}", size.as_u64()));
             let time =
                 || humantime::parse_duration(text).map(|time| format!("time {}", nanos(time)));
             rate.or_else(|_| size()).or_else(|_| time()).unwrap_or_else(|_| value.to_string())
+        }
+        toml::Value::Array(values) => {
+            values.iter().map(|value| format!("{}, ", meaning(value))).collect()
+        }
+        toml::Value::Table(table) => {
+            table.iter().map(|(key, value)| format!("{key}: {}, ", meaning(value))).collect()
         }
         other => other.to_string(),
     }

@@ -48,7 +48,7 @@ class Data:
         return results
 
     def means(
-        self, need: Need, value: str, by: Sequence[str], level: float = 0.95
+        self, need: Need, value: str, by: Sequence[str], confidence: float = 0.95
     ) -> dict[str, dict[tuple[Any, ...], Cell]]:
         """By world, the mean and the half-width of its interval in each group of `by`."""
         worlds = {}
@@ -57,7 +57,7 @@ class Data:
             if results is not None and len(results):
                 rows = ci95(results, value, by=list(by))
                 worlds[world] = {
-                    tuple(row[key] for key in by): (row["mean"], _at(level, row["half_width"], row["n"]))
+                    tuple(row[key] for key in by): (row["mean"], _at(confidence, row["half_width"], row["n"]))
                     for row in rows
                 }
         if not worlds:
@@ -106,11 +106,11 @@ class Data:
         return list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
 
 
-def _at(level: float, half_width: float | None, count: int) -> float | None:
-    """The half-width at a level, of one at 95 %."""
-    if half_width is None or level == 0.95:
+def _at(confidence: float, half_width: float | None, count: int) -> float | None:
+    """The half-width at that confidence, of one at 95 %."""
+    if half_width is None or confidence == 0.95:
         return half_width
-    return half_width * student_t(count - 1, 1 - level) / student_t(count - 1, 0.05)
+    return half_width * student_t(count - 1, 1 - confidence) / student_t(count - 1, 0.05)
 
 
 def seconds(results: Results, scenario: str) -> dict[tuple[str, int], list[float]]:

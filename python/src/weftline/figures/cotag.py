@@ -71,7 +71,7 @@ def _over_delay(
     missing = None
     for suffix, need in needs.items():
         try:
-            worlds = data.means(need, value, ["scenario", "scheme", "loss", "backend.delay"], level=0.90)
+            worlds = data.means(need, value, ["scenario", "scheme", "loss", "backend.delay"], confidence=0.90)
         except Missing as error:
             missing = missing or error
             continue

@@ -18,8 +18,8 @@ SOURCE = "Ours"
 
 
 def _random(size: Size) -> Sweep:
-    whole = Sweep.load("random-wan")
-    text = whole.text.replace("runs = 500", f"runs = {chosen(size, 24, 100, 12)}")
+    whole, runs = Sweep.load("random-wan"), chosen(size, 24, 100, 12)
+    text = whole.text.replace("runs = 500", f"runs = {runs}").replace('"500 bonds', f'"{runs} bonds')
     if size != "full":
         text = text.replace('["cubic", "bbr"]', '"cubic"')
     return Sweep.parse("random-wan", text)

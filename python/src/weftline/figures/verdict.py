@@ -59,10 +59,12 @@ class Test:
 class _Mean:
     values: tuple[float, ...]
     are_counts: bool
+    are_gaps: bool
 
     @property
     def mean(self) -> float:
-        return sum(self.values) / len(self.values)
+        # A sum of equal values is not always as many times one.
+        return self.values[0] if self._is_constant() else sum(self.values) / len(self.values)
 
     def ends(self, level: float) -> tuple[float, float]:
         count = len(self.values)
@@ -71,8 +73,12 @@ class _Mean:
         if self._is_constant() and self.are_counts:
             # Student's t of equal counts has no width, and three runs without an event do not show
             # that there is none.
-            low, high = poisson_ends(round(sum(self.values)), level)
-            return low / count, high / count
+            total = round(abs(sum(self.values)))
+            low, high = poisson_ends(total, level)
+            above_it = (high - total) / count
+            # A difference has at least the width of as many events, on either side.
+            below_it = above_it if self.are_gaps else (total - low) / count
+            return self.mean - below_it, self.mean + above_it
         mean = self.mean
         squares = sum((value - mean) ** 2 for value in self.values)
         reach = 0.0 if self._is_constant() else student_t(count - 1, level) * math.sqrt(squares / (count - 1) / count)
@@ -94,7 +100,7 @@ class _Mean:
 
 
 def _compared(
-    what: str, values: Sequence[float], limit: float, are_counts: bool,
+    what: str, values: Sequence[float], limit: float, are_counts: bool, are_gaps: bool,
     is_so: Callable[[float, float], bool], is_not: Callable[[float, float], bool],
 ) -> Test:
     """A test of the ends of an interval."""
@@ -102,7 +108,7 @@ def _compared(
     def decide(holds: float, fails: float) -> Finding:
         if not values:
             return Finding(None, f"{what}: no runs")
-        mean = _Mean(tuple(values), are_counts)
+        mean = _Mean(tuple(values), are_counts, are_gaps)
         low, high = mean.ends(LEVEL)
         distance = abs(mean.mean - limit) / max((high - low) / 2, 1e-12)
         figure = f"{what}: {mean}, limit {limit:g}"
@@ -114,7 +120,8 @@ def _compared(
 
 def below(what: str, values: Sequence[float], limit: float, counts: bool = False) -> Test:
     """Whether a mean is below a limit. `counts`: the values are numbers of events."""
-    return _compared(what, values, limit, counts, lambda _, high: high < limit, lambda low, _: low >= limit)
+    return _compared(
+        what, values, limit, counts, False, lambda _, high: high < limit, lambda low, _: low >= limit)
 
 
 def above(what: str, values: Sequence[float], limit: float, counts: bool = False) -> Test:
@@ -122,9 +129,11 @@ def above(what: str, values: Sequence[float], limit: float, counts: bool = False
     return negation(below(what, values, limit, counts))
 
 
-def more(what: str, values: Sequence[float], limit: float) -> Test:
-    """Whether a mean is above a limit: equal is not more."""
-    return _compared(what, values, limit, False, lambda low, _: low > limit, lambda _, high: high <= limit)
+def more(what: str, values: Sequence[float], limit: float, counts: bool = False) -> Test:
+    """Whether a mean is above a limit: equal is not more. `counts`: the values are differences of numbers of
+    events."""
+    return _compared(
+        what, values, limit, counts, True, lambda low, _: low > limit, lambda _, high: high <= limit)
 
 
 def within(what: str, values: Sequence[float], low: float, high: float) -> Test:
@@ -132,15 +141,31 @@ def within(what: str, values: Sequence[float], low: float, high: float) -> Test:
     return every([above(what, values, low), below(what, values, high)])
 
 
-def known(what: str, mean: float, half_width: float | None, limit: float) -> Test:
-    """Whether a mean is above a limit, of which only the interval at 95 % is known."""
+def known(what: str, mean: float, half_width: float | None, freedom: int, limit: float) -> Test:
+    """Whether a mean is above a limit, of which the interval at 95 % is known, by Student's t with that many
+    degrees of freedom."""
 
     def decide(holds: float, fails: float) -> Finding:
-        if half_width is None:
+        if half_width is None or freedom < 1:
             return Finding(None, f"{what}: {mean:.3g} (no interval), limit {limit:g}")
+
+        def reach(level: float) -> float:
+            return half_width * student_t(freedom, level) / student_t(freedom, LEVEL)
+
         figure = f"{what}: {mean:.3g} ± {half_width:.2g}, limit {limit:g}"
-        verdict = True if mean - half_width > limit else False if mean + half_width <= limit else None
+        verdict = True if mean - reach(holds) > limit else False if mean + reach(fails) <= limit else None
         return Finding(verdict, figure, abs(mean - limit) / max(half_width, 1e-12))
+
+    return Test(decide)
+
+
+def at_most(test: Test) -> Test:
+    """A test of values that are too high if anything: it can show that something is below, and not that it
+    is not."""
+
+    def decide(holds: float, fails: float) -> Finding:
+        found = test.decide(holds, fails)
+        return replace(found, holds=found.holds or None, figure=f"{found.figure} (at most: MuSher was not finished)")
 
     return Test(decide)
 

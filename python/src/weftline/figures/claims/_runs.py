@@ -64,14 +64,14 @@ class Runs:
 
     def values(
         self, scenario: str, scheme: str, congestion: str, value: Callable[[Record], float | None],
-        **case: str,
+        *, unfinished: bool = False, **case: str,
     ) -> Pairs:
-        """By seed and case, what the runs say."""
+        """By seed and case, what the runs say, also those that were not finished where these are wanted."""
         pairs: Pairs = []
         for run in self.of(scenario, scheme, congestion):
             swept = run.get("case", {})
-            found = value(run) if counts(run) or value is time_s else None
-            if found is not None and all(swept.get(_key(key)) == want for key, want in case.items()):
+            found = value(run) if unfinished or counts(run) else None
+            if found is not None and is_of(run, case):
                 pairs.append(((run["seed"], tuple(sorted(swept.items()))), found))
         return pairs
 
@@ -81,16 +81,29 @@ class Runs:
             scheme = f"{scheme}-soft"
         return self._of.get((scenario, scheme, congestion), [])
 
+    def has_unfinished(self, scenario: str, scheme: str, congestion: str, **case: str) -> bool:
+        """Whether a transfer was not finished."""
+        return any(is_unfinished(run) and is_of(run, case) for run in self.of(scenario, scheme, congestion))
+
     def cases(self, scenario: str) -> list[dict[str, str]]:
         """What was swept over a scenario."""
         of_scenario = [run for (name, _, _), runs in self._of.items() if name == scenario for run in runs]
         return [dict(case) for case in sorted({tuple(sorted(run.get("case", {}).items())) for run in of_scenario})]
 
     def seconds(self, scenario: str, scheme: str) -> list[list[float]]:
-        """Of each run the goodput of each of its seconds; none without series."""
+        """Of each run with CUBIC the goodput of each of its seconds; none without series."""
         if self._results is None:
             return []
-        return [values for (name, _), values in seconds(self._results, scenario).items() if name == scheme]
+        of_runs = seconds(self._results, scenario).items()
+        return [
+            values for (name, run), values in of_runs
+            if name == scheme and counts(self.records[run]) and self.records[run]["congestion"] == "cubic"]
+
+
+def is_of(run: Record, case: Mapping[str, str]) -> bool:
+    """Whether these are among the values that were set for a run."""
+    swept = run.get("case", {})
+    return all(swept.get(_key(key)) == value for key, value in case.items())
 
 
 def _key(name: str) -> str:

@@ -78,7 +78,8 @@ class Video:
         others = [other for other in _CONTROLS if other != control]
         return every(
             more(f"{what}, {control} − {other} under {scheme}",
-                 differences(self.of(scheme, control, value), self.of(scheme, other, value)), 0)
+                 differences(self.of(scheme, control, value), self.of(scheme, other, value)), 0,
+                 counts=value is not _evenness)
             for scheme in schedulers for other in others)
 
     def used_more(
@@ -119,12 +120,15 @@ def _per_seed(runs: Runs, control: str, value: Value) -> dict[object, float]:
 def _better(runs: Runs) -> Test:
     """Whether BBR has fewer underflows and fewer discards than each other control."""
     tests = []
+    of_bbr = [run for scenario in _SCENARIOS for scheme in _SCHEDULERS for run in runs.of(scenario, scheme, "bbr")]
+    if of_bbr and not discards_say(of_bbr):
+        return unknown(f"picture discards: fewer than {LEAST_PLAYER_SEEDS} seeds of a player")
     for what, value in (("buffer underflows", _underflows), ("picture discards", link_discards)):
         ours = _per_seed(runs, "bbr", value)
         for other in _CONTROLS[1:]:
             theirs = _per_seed(runs, other, value)
             gaps = [theirs[key] - ours[key] for key in ours if key in theirs]
-            tests.append(more(f"{what}, {other} − bbr", gaps, 0))
+            tests.append(more(f"{what}, {other} − bbr", gaps, 0, counts=True))
     return every(tests)
 
 
