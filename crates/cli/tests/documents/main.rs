@@ -303,6 +303,43 @@ fn every_link_leads_somewhere() {
     assert!(seen > 50, "only {seen} links were found");
 }
 
+/// What is measured again by one command stands where that says, and is made by what there is.
+#[test]
+fn every_measurement_has_its_place_and_its_command() {
+    let listed = Command::new(root().join("scripts/evidence")).arg("--list").output().unwrap();
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    let documents = documents();
+    let (mut wrong, mut seen) = (Vec::new(), 0);
+    for row in listed.lines().skip(2) {
+        let [name, places, _, _, command]: [&str; 5] =
+            row.trim_matches('|').split(" | ").map(str::trim).collect::<Vec<_>>().try_into().unwrap();
+        seen += 1;
+        for place in places.split(", ") {
+            let (file, anchor) = place.split_once('#').unwrap_or((place, ""));
+            let file = if file == "README.md" { file.to_owned() } else { format!("docs/{file}") };
+            match documents.iter().find(|one| one.name == file) {
+                Some(one) if anchor.is_empty() || one.anchors().iter().any(|a| a == anchor) => {}
+                _ => wrong.push(format!("{name}: {place}: no such document or heading")),
+            }
+        }
+        let words: Vec<&str> = command.trim_matches('`').split(' ').collect();
+        for (at, word) in words.iter().enumerate() {
+            let is_there = match word.strip_prefix("scripts/") {
+                Some(_) => root().join(word).exists(),
+                None if *word == "sweep" => {
+                    root().join(format!("scenarios/sweeps/{}.toml", words[at + 1])).exists()
+                }
+                None => true,
+            };
+            if !is_there {
+                wrong.push(format!("{name}: {command}: there is no {word}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(seen > 25, "only {seen} measurements were found");
+}
+
 #[test]
 fn every_document_is_in_the_table_of_contents() {
     let documents = documents();

@@ -24,7 +24,8 @@ NAMES = {
     "musher": "MuSher", "fbdt": "FBDT", "fbdt-strict": "FBDT as printed", "cotag": "COTAG",
     "cotag-dense": "COTAG, all coded", "bbr": "BBR", "cubic": "CUBIC", "compound": "Compound",
     "lia": "LIA", "olia": "OLIA", "balia": "BALIA", "min-rtt": "LRF", "lpc": "LPC", "let": "LET",
-    "gr-sty": "GR-STY", "tp-sty": "TP-STY", "tr-sty": "TR-STY",
+    "gr-sty": "GR-STY", "tp-sty": "TP-STY", "tr-sty": "TR-STY", "tp-sty-soft": "TP-STY\nsoft",
+    "tr-sty-soft": "TR-STY\nsoft",
 }
 
 
@@ -72,12 +73,15 @@ def bars(
     """Grouped bars, a colour for each kind, hatched for the lab, with intervals. `worlds` has cells by
     group and kind."""
     present = [world for world in (*WORLDS, "published") if world in worlds]
+    named: set[str] = set()
     width = 0.84 / max(1, len(kinds) * len(present))
     for place, kind in enumerate(kinds):
         for turn, world in enumerate(present):
             cells = [worlds[world].get((group, kind)) for group in groups]
             offset = (place * len(present) + turn + 0.5) * width - 0.42
             at = [n + offset for n, cell in enumerate(cells) if cell is not None]
+            if not at:
+                continue
             means = [cell[0] for cell in cells if cell is not None]
             errors = [cell[1] or 0.0 for cell in cells if cell is not None]
             alone = [(x, cell[0]) for x, cell in zip(at, filter(None, cells)) if cell[1] is None]
@@ -85,11 +89,12 @@ def bars(
                 # One run has no interval.
                 axes.plot(*zip(*alone), "_", color=INK, markersize=3, markeredgewidth=0.7)
             axes.bar(
-                at, means, width * 0.94, color=colour(kind, place), label=name(kind) if turn == 0 else None,
+                at, means, width * 0.94, color=colour(kind, place), label=name(kind) if kind not in named else None,
                 hatch="//" if world == "lab" else None, edgecolor="white", linewidth=0.3,
                 yerr=errors if any(errors) else None, error_kw={"elinewidth": 0.7, "ecolor": INK},
             )
-    axes.set_xticks(range(len(groups)), shown or groups, fontsize=7)
+            named.add(kind)
+    axes.set_xticks(range(len(groups)), shown or [name(group) for group in groups], fontsize=7)
     axes.set_ylabel(label)
     _from_zero(axes)
     axes.legend(fontsize=6, frameon=False, ncols=2)

@@ -77,8 +77,9 @@ def _over_delay(
             continue
         for cells in worlds.values():
             for (name, scheme, errors, delay_s), cell in cells.items():
-                # COTAG has no ratio to know: it is the same in both.
-                if (name, errors) == (scenario, loss) and (suffix, scheme) != ("at its ratio", "cotag"):
+                # COTAG has no ratio to know, and MuSher asks nothing of the gateway.
+                is_same = (suffix, scheme) in (("at its ratio", "cotag"), ("as printed", "musher"))
+                if (name, errors) == (scenario, loss) and not is_same:
                     curves[f"{scheme} {suffix}".strip()].append((delay_s * 1e3, cell))
     if not curves and missing:
         raise missing
