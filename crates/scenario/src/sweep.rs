@@ -316,7 +316,8 @@ impl Sweep {
         if self.count().is_none_or(|count| count > MAX_CASES) {
             return Err(table.error(format!("makes more than {MAX_CASES} runs; split it")));
         }
-        let none = || table.error("makes no run: no scenario has the path of a scheme, or it is left out");
+        let none =
+            || table.error("makes no run: no scenario has the path of a scheme, or it is left out");
         self.cases_in(0..1).next().ok_or_else(none)?.map(drop)
     }
 
@@ -399,7 +400,8 @@ impl Sweep {
             let choice = self.choice(number);
             let mut without = choice.base.elsewhere.clone();
             if let Some((value, _)) = choice.paths() {
-                without.extend(edit::keep(&mut choice.base.table.clone(), value).unwrap_or_default());
+                without
+                    .extend(edit::keep(&mut choice.base.table.clone(), value).unwrap_or_default());
             }
             self.schemes_without(&without).count()
         } else {

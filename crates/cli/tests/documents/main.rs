@@ -311,8 +311,13 @@ fn every_measurement_has_its_place_and_its_command() {
     let documents = documents();
     let (mut wrong, mut seen) = (Vec::new(), 0);
     for row in listed.lines().skip(2) {
-        let [name, places, _, _, command]: [&str; 5] =
-            row.trim_matches('|').split(" | ").map(str::trim).collect::<Vec<_>>().try_into().unwrap();
+        let [name, places, _, _, command]: [&str; 5] = row
+            .trim_matches('|')
+            .split(" | ")
+            .map(str::trim)
+            .collect::<Vec<_>>()
+            .try_into()
+            .unwrap();
         seen += 1;
         for place in places.split(", ") {
             let (file, anchor) = place.split_once('#').unwrap_or((place, ""));

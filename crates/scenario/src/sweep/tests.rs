@@ -275,7 +275,8 @@ fn a_scheme_of_one_path_runs_over_the_scenarios_that_have_it() {
     assert_eq!(part, [5, 6, 7, 8]);
     // A scenario that no scheme runs over is nothing to build, wherever it stands.
     for list in ["['mptcp-a1', 'demo', 'mptcp-a2']", "['demo', 'mptcp-a1', 'mptcp-a2']"] {
-        let text = format!("scenario = {list}\nscheme = 'single:lte'\n[set]\n'path.lte.rate' = ['5Mbps']");
+        let text =
+            format!("scenario = {list}\nscheme = 'single:lte'\n[set]\n'path.lte.rate' = ['5Mbps']");
         let sweep = parse(&text).unwrap();
         assert!(sweep.cases().all(|case| case.is_ok()));
         assert_eq!((sweep.len(), sweep.cases().count()), (2, 2));
