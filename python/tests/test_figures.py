@@ -261,6 +261,14 @@ def test_one_part_of_many_that_misses_by_chance_makes_no_claim_fail() -> None:
     assert verdict.some([verdict.negation(one) for one in (*fine, missing)]).judge().holds is None
 
 
+def test_one_seed_of_which_a_scheme_does_nothing_decides_no_ratio_alone() -> None:
+    found = verdict.above("a ÷ b", verdict.Ratios([1.03, 1.05, 50.0, 1.04, 1.03]), 1.3).judge()
+    assert found.holds is None and found.figure.startswith("a ÷ b: 2.25 (0.262 to 19.4), n = 5")
+    # Twice as much and half as much cancel.
+    assert verdict.below("a ÷ b", verdict.Ratios([2.0, 0.5] * 9), 1.1).judge().figure.startswith("a ÷ b: 1 (")
+    assert verdict.below("a ÷ b", verdict.Ratios([0.0, 0.1, 0.05]), 1).judge().holds is True
+
+
 def test_quantiles_are_those_of_the_tables() -> None:
     for freedom, quantile in ((1, 12.706), (2, 4.303), (9, 2.262), (30, 2.042)):
         assert student_t(freedom, 0.05) == pytest.approx(quantile, abs=6e-4)

@@ -178,7 +178,8 @@ def claims_page(data: Data, file: pathlib.Path, command: str) -> None:
         "# The claims of the sources, and what we find",
         "",
         "Each claim has a test on runs of several seeds. It holds, or does not hold, where the 95 % interval "
-        "over seeds says so, of a mean or of paired differences or ratios; else it is undecided. Where nothing is "
+        "over seeds says so, of a mean, of paired differences, or of the logarithms of paired ratios; else it is "
+        "undecided. Where nothing is "
         "random all seeds give the same run, and the text says so; of events that are equally many in each run the "
         "interval is Poisson's. A claim of several parts holds where each part does; it does not where one fails at "
         "5 % divided by their number. The figure is that of the part that fails most clearly, else of the first "

@@ -1,7 +1,9 @@
 """Tests of claims on runs of several seeds: true, false, or undecided where an interval does not say.
 
 A mean is compared with a limit by its 95 % interval over seeds (Student's t), two schemes by the
-interval of their paired difference or ratio, seed by seed. One run has no interval and decides nothing.
+interval of their paired difference, or of the logarithm of their paired ratio, seed by seed: one seed of
+which a scheme does a fiftieth does not decide a mean of ratios alone. One run has no interval and decides
+nothing.
 
 A claim of several parts holds if each part does, each at 95 %: no part can make it hold by chance alone.
 It fails if any part fails, and of sixty parts three would by chance alone: so a part makes it fail at a
@@ -55,14 +57,22 @@ class Test:
         return self.decide(LEVEL, LEVEL)
 
 
+class Ratios(list[float]):
+    """Paired ratios, whose mean is the geometric one."""
+
+
 @dataclass(frozen=True)
 class _Mean:
     values: tuple[float, ...]
     are_counts: bool
     are_gaps: bool
+    are_ratios: bool
 
     @property
     def mean(self) -> float:
+        """Arithmetic, of ratios geometric."""
+        if self.are_ratios and not self._is_constant():
+            return math.exp(sum(map(math.log, self.values)) / len(self.values))
         # A sum of equal values is not always as many times one.
         return self.values[0] if self._is_constant() else sum(self.values) / len(self.values)
 
@@ -79,10 +89,14 @@ class _Mean:
             # A difference has at least the width of as many events, on either side.
             below_it = above_it if self.are_gaps else (total - low) / count
             return self.mean - below_it, self.mean + above_it
-        mean = self.mean
-        squares = sum((value - mean) ** 2 for value in self.values)
-        reach = 0.0 if self._is_constant() else student_t(count - 1, level) * math.sqrt(squares / (count - 1) / count)
-        return mean - reach, mean + reach
+        if self._is_constant():
+            return self.mean, self.mean
+        values = [math.log(value) for value in self.values] if self.are_ratios else self.values
+        mean = sum(values) / count
+        squares = sum((value - mean) ** 2 for value in values)
+        reach = student_t(count - 1, level) * math.sqrt(squares / (count - 1) / count)
+        low, high = mean - reach, mean + reach
+        return (math.exp(low), math.exp(high)) if self.are_ratios else (low, high)
 
     def _is_constant(self) -> bool:
         return len(set(self.values)) == 1
@@ -91,6 +105,9 @@ class _Mean:
         count = len(self.values)
         if count == 1:
             return f"{self.mean:.3g} (one run)"
+        if self.are_ratios and not self._is_constant():
+            low, high = self.ends(LEVEL)
+            return f"{self.mean:.3g} ({low:.3g} to {high:.3g}), n = {count}"
         if not self._is_constant():
             return f"{self.mean:.3g} ± {self.ends(LEVEL)[1] - self.mean:.2g}, n = {count}"
         if self.are_counts:
@@ -108,7 +125,9 @@ def _compared(
     def decide(holds: float, fails: float) -> Finding:
         if not values:
             return Finding(None, f"{what}: no runs")
-        mean = _Mean(tuple(values), are_counts, are_gaps)
+        # A ratio of nothing has no logarithm.
+        are_ratios = isinstance(values, Ratios) and min(values) > 0
+        mean = _Mean(tuple(values), are_counts, are_gaps, are_ratios)
         low, high = mean.ends(LEVEL)
         distance = abs(mean.mean - limit) / max((high - low) / 2, 1e-12)
         figure = f"{what}: {mean}, limit {limit:g}"
@@ -211,10 +230,10 @@ def some(tests: Iterable[Test]) -> Test:
     return negation(every(negation(test) for test in tests))
 
 
-def ratios(above_: Sequence[tuple[object, float]], below_: Sequence[tuple[object, float]]) -> list[float]:
+def ratios(above_: Sequence[tuple[object, float]], below_: Sequence[tuple[object, float]]) -> Ratios:
     """Pairs of one key, divided."""
     divisors = dict(below_)
-    return [value / divisors[key] for key, value in above_ if divisors.get(key)]
+    return Ratios(value / divisors[key] for key, value in above_ if divisors.get(key))
 
 
 def differences(more_: Sequence[tuple[object, float]], less_: Sequence[tuple[object, float]]) -> list[float]:

@@ -64,14 +64,14 @@ class Runs:
 
     def values(
         self, scenario: str, scheme: str, congestion: str, value: Callable[[Record], float | None],
-        *, unfinished: bool = False, **case: str,
+        case: Mapping[str, str] | None = None, unfinished: bool = False,
     ) -> Pairs:
         """By seed and case, what the runs say, also those that were not finished where these are wanted."""
         pairs: Pairs = []
         for run in self.of(scenario, scheme, congestion):
             swept = run.get("case", {})
             found = value(run) if unfinished or counts(run) else None
-            if found is not None and is_of(run, case):
+            if found is not None and is_of(run, case or {}):
                 pairs.append(((run["seed"], tuple(sorted(swept.items()))), found))
         return pairs
 
@@ -81,7 +81,7 @@ class Runs:
             scheme = f"{scheme}-soft"
         return self._of.get((scenario, scheme, congestion), [])
 
-    def has_unfinished(self, scenario: str, scheme: str, congestion: str, **case: str) -> bool:
+    def has_unfinished(self, scenario: str, scheme: str, congestion: str, case: Mapping[str, str]) -> bool:
         """Whether a transfer was not finished."""
         return any(is_unfinished(run) and is_of(run, case) for run in self.of(scenario, scheme, congestion))
 

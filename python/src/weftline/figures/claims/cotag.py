@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..verdict import Test, above, at_most, below, differences, every, more, ratios
+from ..verdict import Ratios, Test, above, at_most, below, differences, every, more, ratios
 from ._runs import Claim, Pairs, Record, Runs, time_s
 from .fbdt import goodput
 
@@ -43,7 +43,7 @@ def _values(
     runs: Runs, scenario: str, scheme: str, value: Callable[[Record], float | None], loss: str, delay: str,
     unfinished: bool = False,
 ) -> Pairs:
-    return runs.values(scenario, scheme, "cubic", value, unfinished=unfinished, **_case(loss, delay))
+    return runs.values(scenario, scheme, "cubic", value, _case(loss, delay), unfinished)
 
 
 def _case(loss: str, delay: str) -> dict[str, str]:
@@ -63,7 +63,7 @@ def _beside_musher(scenario: str, loss: str) -> Callable[[Runs], Test]:
             quotients = ratios(cotag, musher)
             if not is_time:
                 tests.append(above(what, quotients, _LEAST))
-            elif runs.has_unfinished(scenario, "musher", "cubic", **_case(loss, delay)):
+            elif runs.has_unfinished(scenario, "musher", "cubic", _case(loss, delay)):
                 # It takes longer than it had: the ratio is at most that.
                 tests.append(at_most(below(what, quotients, _MOST)))
             else:
@@ -76,7 +76,7 @@ def _beside_musher(scenario: str, loss: str) -> Callable[[Runs], Test]:
 def _falls(runs: Runs, loss: str) -> Test:
     """Whether both carry less at 40 ms than at 0."""
     return every(
-        below(f"{scheme}, throughput at 40 ms ÷ 0 ms", [ratio for _, ratio in _far_to_near(runs, scheme, loss)], 1)
+        below(f"{scheme}, throughput at 40 ms ÷ 0 ms", Ratios(ratio for _, ratio in _far_to_near(runs, scheme, loss)), 1)
         for scheme in _SCHEMES)
 
 

@@ -5,7 +5,7 @@ Where a sentence has a number, three quarters of its effect are asked for: of "2
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from ... import _weftline
 from ..verdict import Test, above, below, every, known, ratios, some, unknown, within
@@ -30,19 +30,19 @@ class Radios:
     def __init__(self, runs: Runs, scenario: str, paths: tuple[str, str] = ("wifi", "wigig")) -> None:
         self.runs, self.scenario, self.paths = runs, scenario, paths
 
-    def of(self, scheme: str, **case: str) -> Pairs:
+    def of(self, scheme: str, case: Mapping[str, str] | None = None) -> Pairs:
         """By seed and case, the goodput of a scheme."""
-        return self.runs.values(self.scenario, scheme, "cubic", goodput, **case)
+        return self.runs.values(self.scenario, scheme, "cubic", goodput, case)
 
     def ratio(self, one: str, other: str) -> list[float]:
         """One scheme's ÷ another's, seed by seed."""
         return ratios(self.of(one), self.of(other))
 
-    def to_sum(self, scheme: str, **case: str) -> list[float]:
+    def to_sum(self, scheme: str, case: Mapping[str, str] | None = None) -> list[float]:
         """A scheme's ÷ the sum of the radios alone, seed by seed."""
-        first, second = (dict(self.of(f"single:{path}", **case)) for path in self.paths)
+        first, second = (dict(self.of(f"single:{path}", case)) for path in self.paths)
         both: Pairs = [(key, value + second[key]) for key, value in first.items() if key in second]
-        return ratios(self.of(scheme, **case), both)
+        return ratios(self.of(scheme, case), both)
 
 
 def _claim(
@@ -80,11 +80,11 @@ _EQ = ("fwd", "bwd")
 def _in_every_case(runs: Runs, scheme: str) -> Test:
     radios = Radios(runs, "fbdt-eq1", _EQ)
     return every(
-        above(f"{scheme} ÷ sum, {_words(case)}", radios.to_sum(scheme, **case), 0.95)
+        above(f"{scheme} ÷ sum, {_words(case)}", radios.to_sum(scheme, case), 0.95)
         for case in runs.cases("fbdt-eq1"))
 
 
-def _words(case: dict[str, str]) -> str:
+def _words(case: Mapping[str, str]) -> str:
     return ", ".join(f"{key.removeprefix('path.')} {value}" for key, value in case.items())
 
 
@@ -93,9 +93,9 @@ def _split(runs: Runs) -> Test:
     radios = Radios(runs, "fbdt-eq1", _EQ)
     tests = []
     for case in runs.cases("fbdt-eq1"):
-        alone = [dict(radios.of(f"single:{path}", **case)) for path in _EQ]
+        alone = [dict(radios.of(f"single:{path}", case)) for path in _EQ]
         off = []
-        for key, share in runs.values("fbdt-eq1", "fbdt", "cubic", _forward_share, **case):
+        for key, share in runs.values("fbdt-eq1", "fbdt", "cubic", _forward_share, case):
             if all(key in one for one in alone):
                 off.append(abs(share - alone[0][key] / (alone[0][key] + alone[1][key])))
         tests.append(below(f"distance from Eq. 1, {_words(case)}", off, 0.05))
