@@ -287,7 +287,7 @@ def test_where_a_sweep_cannot_run_is_named(tmp_path: pathlib.Path) -> None:
     results = sweep.run(tmp_path / "one")
     with pytest.raises(ValueError, match="another directory|a directory of their own") as raised:
         wl.Sweep(links, scheme="single:a", seed=[1, 2]).run(tmp_path / "one")
-    assert "--out" not in str(raised.value) and len(results.series.to_pandas()) == 0
+    assert "--out" not in str(raised.value) and len(results.series.to_polars()) == 0
 
 
 def test_each_path_alone_is_of_the_scenarios_that_have_it() -> None:
