@@ -151,7 +151,7 @@ def _below(one: Drawn, data: Data) -> str:
         if made:
             parts.append(f"`{need.name}`: {', '.join(made)}.")
     if figure.needs:
-        parts.append(f"Again: `python -m weftline.figures results --run full --only {figure.name}`.")
+        parts.append(f"Again: `ONLY={figure.name} scripts/figures full`.")
     if figure.lab:
         parts.append(f"Lab: `{figure.lab}`.")
     return " ".join(parts)

@@ -99,7 +99,7 @@ def _bare(worlds: dict[str, dict[tuple[Any, ...], Cell]], prefix: str) -> dict[s
 
 
 @figure("fbdt-3b", SOURCE, "§2.2, Fig. 3b", "Throughput with loss or delay on one path", needs=[STEADY, DELAYED],
-        lab="sudo weftline lab sweep results/sweeps/fbdt-3b.toml --out results/lab/fbdt-3b")
+        lab="sudo scripts/figures lab")
 def fig_3b(data: Data, left: Any, right: Any) -> None:
     kinds = [*_BASE, "fbdt"]
     _published(left, "fbdt-3b", _CONDITIONS, kinds)
@@ -113,7 +113,7 @@ def fig_3b(data: Data, left: Any, right: Any) -> None:
 
 
 @figure("fbdt-6c", SOURCE, "§6.2, Fig. 6c", "Throughput in line of sight, without it, and in motion", needs=[RADIOS],
-        lab="sudo weftline lab sweep results/sweeps/fbdt-6c.toml --out results/lab/fbdt-6c")
+        lab="sudo scripts/figures lab")
 def fig_6c(data: Data, left: Any, right: Any) -> None:
     kinds = [*_BASE, "musher", "fbdt"]
     _published(left, "fbdt-6c", _PLACES, kinds)
@@ -202,7 +202,7 @@ def eq_2(data: Data, left: Any, right: Any) -> None:
 
 # What scripts/fig6f leaves: over the authors' rates of both radios together, and over constant ones.
 SESSIONS, _CONSTANT = "fig6f/of-together/vr.jsonl", "fig6f/of-constant/vr.jsonl"
-_FIG6F = "WEFTLINE_DATA=… scripts/fig6f results/fig6f"
+_FIG6F = "WEFTLINE_DATA=… scripts/figures full"
 
 
 @figure("fbdt-3c", SOURCE, "§2.2, Fig. 3c", "Viewport quality against the rate", files=[_CONSTANT], lab=_FIG6F,

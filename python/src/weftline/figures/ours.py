@@ -76,7 +76,7 @@ def _bars(data: Data, value: str, right: Any, label: str) -> None:
 
 
 @figure("ours-sizes", SOURCE, "", "Downloads of 10 kB to 1 GB ÷ the best path", files=["sizes.csv"],
-        lab="sudo SIZES_CSV=results/sizes.csv scripts/sizes",
+        lab="sudo scripts/figures lab",
         says="Median time of a download through the daemons ÷ that of the best path alone, warm and cold.")
 def sizes(data: Data, left: Any, right: Any) -> None:
     curves: dict[str, list[tuple[float, Cell]]] = {}

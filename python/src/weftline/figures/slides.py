@@ -21,8 +21,7 @@ SCENARIOS = ["mptcp-a1", "mptcp-a2", "mptcp-b1", "mptcp-b2"]
 STRICT = ["min-rtt", "lpc", "let", "gr-sty", "tp-sty", "tr-sty"]
 SCHEDULERS = [*STRICT, "tp-sty-soft", "tr-sty-soft"]
 CONTROLS = ["bbr", "cubic", "compound", "lia", "olia", "balia"]
-_LAB = ("python -m weftline.figures results --run lab --only slides-a1-discards --sweeps results/sweeps && "
-        "sudo weftline lab sweep results/sweeps/mptcp-video.toml --out results/lab/mptcp-video --jobs 8")
+_LAB = "sudo scripts/figures lab"
 
 
 def _video(size: Size) -> Sweep:
