@@ -266,7 +266,14 @@ def test_one_seed_of_which_a_scheme_does_nothing_decides_no_ratio_alone() -> Non
     assert found.holds is None and found.figure.startswith("a ÷ b: 2.25 (0.262 to 19.4), n = 5")
     # Twice as much and half as much cancel.
     assert verdict.below("a ÷ b", verdict.Ratios([2.0, 0.5] * 9), 1.1).judge().figure.startswith("a ÷ b: 1 (")
-    assert verdict.below("a ÷ b", verdict.Ratios([0.0, 0.1, 0.05]), 1).judge().holds is True
+    # A run that carried nothing has no ratio, and is not left out.
+    stalled = verdict.ratios([(n, 1100.0 + n) for n in range(3)], [(0, 0.0), (1, 1050.0), (2, 1020.0)])
+    found = verdict.above("a ÷ b", stalled, 1).judge()
+    assert found.holds is None and "1 of 3 pairs have no ratio" in found.figure
+    found = verdict.below("b ÷ a", verdict.Ratios([0.0, 0.1, 0.05]), 1).judge()
+    assert found.holds is None and "1 of 3 pairs have no ratio" in found.figure
+    # Two seeds that differ by much, at a level of many parts: wide, and no error.
+    assert verdict.every([verdict.below("x", verdict.Ratios([1.0, 100.0]), 0.5)] * 25).judge().holds is None
 
 
 def test_quantiles_are_those_of_the_tables() -> None:

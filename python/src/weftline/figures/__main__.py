@@ -70,7 +70,7 @@ def _make(given: argparse.Namespace, names: list[str]) -> int:
         claims_page(data, given.claims, f"python -m weftline.figures {given.results} --claims {given.claims}")
     if given.page:
         command = f"python -m weftline.figures {given.results} --run {given.run or 'full'}"
-        page(drawn, data, given.page, command)
+        page(drawn, data, given.page, command, given.run or "full")
     # Of all, some may be missing; what was asked for by name is not there.
     return 1 if given.only and any(one.missing for one in drawn) else 0
 

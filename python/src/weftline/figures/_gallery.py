@@ -103,7 +103,7 @@ def _draw(figure: Figure, data: Data, out: pathlib.Path) -> Drawn:
     return Drawn(figure, file, missing)
 
 
-def page(drawn: Sequence[Drawn], data: Data, file: pathlib.Path, command: str) -> None:
+def page(drawn: Sequence[Drawn], data: Data, file: pathlib.Path, command: str, size: Size = "full") -> None:
     """The page that shows them all."""
     today = datetime.date.today().strftime("%-d %B %Y")
     there = [one for one in drawn if not one.missing]
@@ -116,7 +116,7 @@ def page(drawn: Sequence[Drawn], data: Data, file: pathlib.Path, command: str) -
         "prints no number, its words stand there. What we have not measured is grey.",
         "",
         f"Made by `{command}` on {today}, weftline {_weftline.__version__}, {platform.system()} "
-        f"{platform.release()}: {len(there)} of {len(drawn)} figures.",
+        f"{platform.release().partition('-')[0]}: {len(there)} of {len(drawn)} figures.",
     ]
     source = ""
     for one in drawn:
@@ -125,7 +125,7 @@ def page(drawn: Sequence[Drawn], data: Data, file: pathlib.Path, command: str) -
             source = figure.source
             lines += ["", f"## {source}"]
         lines += ["", f"### {figure.title}", "", f"![{figure.title}]({_relative(one.file, file)})", ""]
-        lines.append(_below(one, data))
+        lines.append(_below(one, data, size))
     lines += ["", "## Not figures of measurements", "", NOT_DRAWN, ""]
     file.write_text("\n".join(lines), encoding="utf-8")
 
@@ -139,7 +139,7 @@ def _origin(figure: Figure) -> str:
     return ", ".join(part for part in (figure.source, figure.where) if part)
 
 
-def _below(one: Drawn, data: Data) -> str:
+def _below(one: Drawn, data: Data, size: Size) -> str:
     """Where a figure is from, how many runs it shows, and how these are made again."""
     figure = one.figure
     parts = [f"{_origin(figure)}."]
@@ -151,7 +151,7 @@ def _below(one: Drawn, data: Data) -> str:
         if made:
             parts.append(f"`{need.name}`: {', '.join(made)}.")
     if figure.needs:
-        parts.append(f"Again: `ONLY={figure.name} scripts/figures full`.")
+        parts.append(f"Again: `ONLY={figure.name} scripts/figures {size}`.")
     if figure.lab:
         parts.append(f"Lab: `{figure.lab}`.")
     return " ".join(parts)

@@ -57,6 +57,10 @@ class Test:
         return self.decide(LEVEL, LEVEL)
 
 
+def _exp(value: float) -> float:
+    return math.exp(value) if value < 700 else math.inf
+
+
 class Ratios(list[float]):
     """Paired ratios, whose mean is the geometric one."""
 
@@ -96,7 +100,17 @@ class _Mean:
         squares = sum((value - mean) ** 2 for value in values)
         reach = student_t(count - 1, level) * math.sqrt(squares / (count - 1) / count)
         low, high = mean - reach, mean + reach
-        return (math.exp(low), math.exp(high)) if self.are_ratios else (low, high)
+        return (_exp(low), _exp(high)) if self.are_ratios else (low, high)
+
+    def distance(self, limit: float) -> float:
+        """From the mean to a limit, in half-widths; of ratios in those of the logarithm."""
+        ends = self.ends(LEVEL)
+        if self.are_ratios and limit > 0 and ends[0] > 0:
+            values = [self.mean, limit, *ends]
+            mean, limit, low, high = (math.log(min(value, 1e300)) for value in values)
+        else:
+            mean, (low, high) = self.mean, ends
+        return abs(mean - limit) / max((high - low) / 2, 1e-12)
 
     def _is_constant(self) -> bool:
         return len(set(self.values)) == 1
@@ -125,14 +139,15 @@ def _compared(
     def decide(holds: float, fails: float) -> Finding:
         if not values:
             return Finding(None, f"{what}: no runs")
-        # A ratio of nothing has no logarithm.
-        are_ratios = isinstance(values, Ratios) and min(values) > 0
+        are_ratios = isinstance(values, Ratios)
+        if are_ratios and not (min(values) > 0 and max(values) < math.inf):
+            # One side carried nothing: that is no ratio, and no run to leave out either.
+            none = sum(not 0 < value < math.inf for value in values)
+            return Finding(None, f"{what}: {none} of {len(values)} pairs have no ratio, limit {limit:g}")
         mean = _Mean(tuple(values), are_counts, are_gaps, are_ratios)
-        low, high = mean.ends(LEVEL)
-        distance = abs(mean.mean - limit) / max((high - low) / 2, 1e-12)
         figure = f"{what}: {mean}, limit {limit:g}"
         verdict = True if is_so(*mean.ends(holds)) else False if is_not(*mean.ends(fails)) else None
-        return Finding(verdict, figure, distance)
+        return Finding(verdict, figure, mean.distance(limit))
 
     return Test(decide)
 
@@ -189,6 +204,17 @@ def at_most(test: Test) -> Test:
     return Test(decide)
 
 
+def at_least(test: Test) -> Test:
+    """A test of values that are too low if anything: it can show that something is not below."""
+
+    def decide(holds: float, fails: float) -> Finding:
+        found = test.decide(holds, fails)
+        is_so = None if found.holds else found.holds
+        return replace(found, holds=is_so, figure=f"{found.figure} (at least: COTAG was not finished)")
+
+    return Test(decide)
+
+
 def unknown(why: str) -> Test:
     """What nothing is known of."""
     return Test(lambda holds, fails: Finding(None, why))
@@ -231,9 +257,10 @@ def some(tests: Iterable[Test]) -> Test:
 
 
 def ratios(above_: Sequence[tuple[object, float]], below_: Sequence[tuple[object, float]]) -> Ratios:
-    """Pairs of one key, divided."""
+    """Pairs of one key, divided; infinite where the divisor is nothing."""
     divisors = dict(below_)
-    return Ratios(value / divisors[key] for key, value in above_ if divisors.get(key))
+    pairs = [(value, divisors[key]) for key, value in above_ if key in divisors]
+    return Ratios(value / divisor if divisor else math.inf for value, divisor in pairs)
 
 
 def differences(more_: Sequence[tuple[object, float]], less_: Sequence[tuple[object, float]]) -> list[float]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..verdict import Ratios, Test, above, at_most, below, differences, every, more, ratios
+from ..verdict import Ratios, Test, above, at_least, at_most, below, differences, every, more, ratios, unknown
 from ._runs import Claim, Pairs, Record, Runs, time_s
 from .fbdt import goodput
 
@@ -63,6 +63,11 @@ def _beside_musher(scenario: str, loss: str) -> Callable[[Runs], Test]:
             quotients = ratios(cotag, musher)
             if not is_time:
                 tests.append(above(what, quotients, _LEAST))
+            elif runs.has_unfinished(scenario, "cotag", "cubic", _case(loss, delay)):
+                # It takes longer than it had, and MuSher may have, too.
+                test = below(what, quotients, _MOST)
+                musher_ended = not runs.has_unfinished(scenario, "musher", "cubic", _case(loss, delay))
+                tests.append(at_least(test) if musher_ended else unknown(f"{what}: neither was finished"))
             elif runs.has_unfinished(scenario, "musher", "cubic", _case(loss, delay)):
                 # It takes longer than it had: the ratio is at most that.
                 tests.append(at_most(below(what, quotients, _MOST)))
