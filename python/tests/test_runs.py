@@ -162,3 +162,11 @@ def test_series_of_paths_are_what_records_count() -> None:
             column = run.series.column(f"{name}.goodput_mbps")
             values = [value for time, value in zip(times, column) if time > 1.05]
             assert sum(values) / len(values) == pytest.approx(path["goodput_mbps"] or 0.0, rel=1e-3), (scheme, name)
+
+
+def test_what_is_not_always_needed_is_not_imported() -> None:
+    # Each of these takes milliseconds, and a cluster's workers import the package again and again.
+    late = ["concurrent.futures", "dataclasses", "difflib", "hashlib", "inspect", "platform", "secrets", "tomllib"]
+    code = f"import sys; before = set(sys.modules); import weftline; print(*sorted((set(sys.modules) - before) & set({late!r})))"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == ""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import math
-import secrets
+import os
 import sys
 import weakref
 from collections.abc import Sequence
 from typing import Any
 
-from . import _digest, _weftline
+from . import _weftline
 
 
 class Picker:
@@ -135,7 +135,7 @@ ControlLike = str | OwnControl
 
 
 # Stands for what cannot be digested: itself in this process, in no other one.
-_FRESH = secrets.token_hex(4)
+_FRESH = os.urandom(4).hex()
 # The digests of classes, as they were when they were asked for first: what runs may change what they reach.
 _DIGESTS: weakref.WeakKeyDictionary[type, tuple[str, bool]] = weakref.WeakKeyDictionary()
 
@@ -144,6 +144,8 @@ def digest_of(thing: type | functools.partial[Any]) -> str:
     """The digest of what a class does, with the arguments that it was given. If it has something that
     cannot be digested, such as a lock, or reaches for it, another one in each process. It is of what the class
     was when it was asked for first: one that is changed later has to be defined anew."""
+    from . import _digest
+
     plain = _plain(thing)
     digest, is_whole = _DIGESTS.get(plain) or _DIGESTS.setdefault(plain, _digest.digest(plain, plain.__module__))
     given = (thing.args, sorted(thing.keywords.items())) if isinstance(thing, functools.partial) else ()

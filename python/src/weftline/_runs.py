@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -40,6 +39,8 @@ class Record(Mapping[str, Any]):
             return self[key]
         if self._at + key in _known():
             return None
+        import difflib
+
         here = [k.removeprefix(self._at) for k in _known() if k.startswith(self._at)]
         near = difflib.get_close_matches(key, [k for k in here if "." not in k], 1)
         hint = f"; is it '{near[0]}'?" if near else ""

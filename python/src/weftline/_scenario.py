@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import _weftline
 from ._toml import dump
 
 
-@dataclass(frozen=True)
-class Trace:
+class Trace(NamedTuple):
     """A rate that a file gives; made by `csv` or `mahimahi`."""
 
     file: str
@@ -101,6 +97,8 @@ class Scenario:
         """The same with other values of some keys; an underscore twice leads into a table:
         `scenario.replace(duration="5s", scheduler__window="4MiB")`. A path is replaced by its name:
         `scenario.replace(path__wifi__loss=0.01)`."""
+        import tomllib
+
         document = tomllib.loads(self.text)
         traces = self.traces
         for key, value in keys.items():
@@ -161,6 +159,8 @@ def scenario_of(scenario: ScenarioLike) -> Scenario:
 
 def portable(scenario: Scenario) -> tuple[str, dict[str, str]]:
     """Text and traces, with names for the traces that stay within a folder."""
+    from pathlib import PurePosixPath
+
     traces: dict[str, str] = {}
     names: dict[str, str] = {}
     for index, (name, text) in enumerate(scenario.traces.items()):
@@ -170,6 +170,8 @@ def portable(scenario: Scenario) -> tuple[str, dict[str, str]]:
         traces[names[name]] = text
     if all(old == new for old, new in names.items()):
         return scenario.text, traces
+    import tomllib
+
     document = tomllib.loads(scenario.text)
     for path in document["path"]:
         for table in (path, path.get("up", {})):

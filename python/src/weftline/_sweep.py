@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
 import os
 import pathlib
-import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor, Future
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from . import _weftline
 from ._own import (
@@ -27,6 +24,10 @@ from ._results import Results
 from ._scenario import Scenario, ScenarioLike, portable
 from ._toml import dump
 from ._weftline import ScenarioError
+
+# What is not always needed is imported where it is: together it takes longer than the whole package.
+if TYPE_CHECKING:
+    from concurrent.futures import Executor, Future
 
 Progress = bool | Callable[[int, int], object]
 
@@ -79,6 +80,8 @@ class Bundle:
     @functools.cached_property
     def key(self) -> str:
         """What tells it from others."""
+        import hashlib
+
         said = json.dumps([self.name, self.text, self.files, self.version, self.canary])
         return hashlib.sha256(said.encode()).hexdigest()
 
@@ -120,6 +123,8 @@ class Bundle:
 
 
 def _here() -> str:
+    import platform
+
     return f"the worker {os.getpid()} on {platform.node()}"
 
 
@@ -330,6 +335,8 @@ class _OnExecutor:
 
 def _cluster(on: Executor | Cluster) -> Cluster:
     """Where the runs are done."""
+    from concurrent.futures import Executor
+
     if isinstance(on, Executor):
         return _OnExecutor(on)
     if isinstance(on, type) or not callable(getattr(on, "map_parts", None)):

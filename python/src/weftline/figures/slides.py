@@ -37,7 +37,7 @@ def _video(size: Size) -> Sweep:
 def _rates(size: Size) -> Sweep:
     wifi, lte = chosen(size, (["8Mbps", "20Mbps"], ["4Mbps", "15Mbps"]), (
         ["6Mbps", "10Mbps", "20Mbps", "54Mbps"], ["4Mbps", "8Mbps", "15Mbps", "50Mbps"]))
-    return Sweep(SCENARIOS, scheme=STRICT, congestion=CONTROLS, seed=range(1, chosen(size, 3, 11)),
+    return Sweep(SCENARIOS, scheme=STRICT, congestion=CONTROLS, seed=range(1, chosen(size, 5, 11)),
                  name="mptcp-rates", set={"path.wifi.rate": wifi, "path.lte.rate": lte})
 
 
