@@ -129,7 +129,9 @@ def _measure_speed(root: pathlib.Path) -> None:
         says="Simulated seconds for each second of a processor: `earliest`, CUBIC, two links of 10 and 20 ms that share "
         "the rate. docs/performance.md has more.")
 def speed(data: Data, left: Any, right: Any) -> None:
-    points = [(float(row["rate_mbps"]), (float(row["simulated_s_per_s"]), None)) for row in data.csv("speed.csv")]
+    points: list[tuple[float, Cell]] = [(float(row["rate_mbps"]), (float(row["simulated_s_per_s"]), None)) for row in data.csv("speed.csv")]
     lines(right, {"earliest": points}, "rate, Mb/s", "simulated s ÷ s")
     right.set_xscale("log")
     right.set_yscale("log")
+    # An axis of logarithms has no 0 to begin at.
+    right.set_ylim(min(speed for _, (speed, _) in points) / 2, max(speed for _, (speed, _) in points) * 2)
