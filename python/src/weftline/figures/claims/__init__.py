@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 
 from ..._results import Results
 from ..verdict import Finding
-from ._runs import Claim, Record, Runs, counts, is_unfinished
+from ._runs import Claim, Record, Runs, counts
 from .cotag import COTAG
 from .fbdt import FBDT
 from .slides import SLIDES
 
-__all__ = ["ALL", "COTAG", "FBDT", "SLIDES", "Claim", "counts", "is_unfinished", "judge", "table"]
+__all__ = ["ALL", "COTAG", "FBDT", "SLIDES", "Claim", "counts", "judge", "table"]
 
 ALL: list[Claim] = [*FBDT, *COTAG, *SLIDES]
 
