@@ -13,6 +13,7 @@
 //! | [`session`] | one end of a connection: what goes out, what has come in |
 //! | [`scheduler`] | the schedulers, and how to register your own |
 //! | [`path_manager`] | when a client dials which path |
+//! | [`addresses`] | which of the server's addresses is dialled, and when |
 //! | [`life`] | when a connection ends |
 //! | [`wire`] | the format of records |
 //! | [`datagram`] | IP packets over several lanes: UDP and all that is no TCP |
@@ -62,6 +63,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod addresses;
 pub mod datagram;
 pub mod fq_codel;
 pub mod life;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use rustls::pki_types::ServerName;
 use tokio::sync::{oneshot, watch};
 use weftline_core::limiter::PathLimiter;
+use weftline_core::path_manager::HANDSHAKE_TIMEOUT;
 use weftline_core::scheduler::{Entry, RulesOff, SchedulerConfig, Setting, check_settings};
 use weftline_core::session::{DEFAULT_LONGEST_MESSAGE, MessageLimits, SessionConfig};
 use weftline_core::wire::Hello;
@@ -208,7 +209,7 @@ impl Default for ClientBuilder {
             longest_message: None,
             memory: MemoryBudget::default(),
             socket: SocketOptions::default(),
-            handshake_timeout: Duration::from_secs(5),
+            handshake_timeout: HANDSHAKE_TIMEOUT,
             grace: Duration::from_secs(30),
             idle_timeout: IDLE_TIMEOUT,
             seed: None,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpStream;
+use weftline_core::addresses::Resolve;
 
 use crate::bind::Bind;
 use crate::clock;
@@ -12,10 +13,8 @@ use crate::error::Error;
 use crate::settings::Settings;
 use crate::socket;
 
-/// The resolver is asked again after this long; until it answers, its last answer holds.
-const NAMES_TIME: Duration = Duration::from_secs(10);
 /// How long the resolver may take.
-const RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A TCP connection to the server on the path `index`.
 ///
@@ -24,22 +23,21 @@ const RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) async fn dial(settings: &Arc<Settings>, index: usize) -> Result<TcpStream, Error> {
     let (path, server) = &settings.paths[index];
     let knowledge = &settings.knowledge[index];
-    let (mut candidates, is_old) = {
-        let mut names = knowledge.names();
-        let is_old = clock::now().since(names.at) >= NAMES_TIME && !names.asking;
-        names.asking |= is_old && !names.addresses.is_empty();
-        (names.candidates(), is_old)
-    };
-    if candidates.is_empty() {
-        candidates = server.resolve(&path.bind, RESOLVE_TIMEOUT).await?;
-        knowledge.take_names(Some(candidates.clone()));
-    } else if is_old {
-        let settings = Arc::clone(settings);
-        tokio::spawn(async move {
-            let (path, server) = &settings.paths[index];
-            let found = server.resolve(&path.bind, RESOLVE_TIMEOUT).await;
-            settings.knowledge[index].take_names(found.ok());
-        });
+    let (mut candidates, resolve) = knowledge.names().candidates(clock::now());
+    match resolve {
+        Resolve::No => {}
+        Resolve::First => {
+            candidates = server.resolve(&path.bind, RESOLVE_TIMEOUT).await?;
+            knowledge.names().handle_resolved(Some(candidates.clone()), clock::now());
+        }
+        Resolve::Beside => {
+            let settings = Arc::clone(settings);
+            tokio::spawn(async move {
+                let (path, server) = &settings.paths[index];
+                let found = server.resolve(&path.bind, RESOLVE_TIMEOUT).await;
+                settings.knowledge[index].names().handle_resolved(found.ok(), clock::now());
+            });
+        }
     }
     connect(settings, index, &candidates).await
 }

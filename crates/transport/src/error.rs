@@ -191,7 +191,7 @@ pub enum Error {
         peer: SocketAddr,
     },
     /// The peer broke the protocol.
-    #[error("{peer}: {source}")]
+    #[error("{peer}: {source}{}", remedy(source))]
     Protocol {
         /// The other end.
         peer: SocketAddr,
@@ -323,6 +323,11 @@ pub enum Error {
         /// The certificate's.
         found: Fingerprint,
     },
+}
+
+/// What may be done about a peer that broke the protocol, behind what it did.
+fn remedy(error: &SessionError) -> String {
+    error.remedy().map(|remedy| format!("; {remedy}")).unwrap_or_default()
 }
 
 impl Error {

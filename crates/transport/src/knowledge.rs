@@ -1,18 +1,13 @@
 //! What the connections of a client know of a path together.
 
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use weftline_core::Instant;
+use weftline_core::addresses::Names;
 use weftline_core::path_manager::{ProbeSeat, Turn};
 
-use crate::clock;
-
-/// Among so many attempts at the address that answered last is one at the others, too.
-const OTHERS_EVERY: u64 = 4;
 /// First attempts on one path at a time, of all connections of a client, and as many of those that have lost
 /// it: a server takes up to 64 handshakes of one source, which may be that of several paths, and gives up
 /// the oldest of more.
@@ -31,21 +26,6 @@ pub(crate) struct PathKnowledge {
     attempts: Arc<Semaphore>,
     /// The same of those that make another one.
     again: Arc<Semaphore>,
-}
-
-/// The addresses of the server's name.
-#[derive(Debug, Default)]
-pub(crate) struct Names {
-    pub(crate) addresses: Vec<SocketAddr>,
-    /// When the resolver gave them.
-    pub(crate) at: Instant,
-    /// Whether it is being asked.
-    pub(crate) asking: bool,
-    /// The address where the server was last.
-    pub(crate) good: Option<SocketAddr>,
-    /// Those that took a TCP connection and then were no server, since the last one that was.
-    doubted: Vec<SocketAddr>,
-    dials: u64,
 }
 
 impl Default for PathKnowledge {
@@ -75,54 +55,6 @@ impl PathKnowledge {
         self.names.lock().expect("nobody panics with it")
     }
 
-    pub(crate) fn take_names(&self, found: Option<Vec<SocketAddr>>) {
-        let mut names = self.names();
-        names.asking = false;
-        names.at = clock::now();
-        if let Some(found) = found {
-            names.addresses = found;
-        }
-    }
-}
-
-impl Names {
-    /// The server has answered a hello at `peer`.
-    pub(crate) fn found(&mut self, peer: SocketAddr) {
-        self.good = Some(peer);
-        self.doubted.clear();
-    }
-
-    /// At `peer` there was no server, though it took a TCP connection: a program that hangs, or a portal.
-    pub(crate) fn doubt(&mut self, peer: SocketAddr) {
-        if self.good == Some(peer) {
-            self.good = None;
-        }
-        if !self.doubted.contains(&peer) {
-            self.doubted.push(peer);
-        }
-        if self.addresses.iter().all(|address| self.doubted.contains(address)) {
-            self.doubted = vec![peer];
-        }
-    }
-
-    /// The addresses to try now: the one where the server was last, and now and then the others after it.
-    /// Where it is not known, those that are in doubt come last.
-    pub(crate) fn candidates(&mut self) -> Vec<SocketAddr> {
-        self.dials += 1;
-        let Some(good) = self.good.filter(|good| self.addresses.contains(good)) else {
-            let mut all = self.addresses.clone();
-            all.sort_by_key(|address| self.doubted.contains(address));
-            return all;
-        };
-        let mut all = vec![good];
-        if self.dials.is_multiple_of(OTHERS_EVERY) {
-            all.extend(self.addresses.iter().filter(|other| **other != good));
-        }
-        all
-    }
-}
-
-impl PathKnowledge {
     /// Waits for a turn to make an attempt, a first one no longer than `limit`: on a dark path the
     /// attempts before it may all take their time. Others are told when the path is back, and are given
     /// up while they wait.
@@ -156,42 +88,5 @@ mod tests {
             held.pop();
             assert!(path.turn(turn, limit).await.is_some());
         }
-    }
-
-    #[test]
-    fn the_address_that_answered_comes_first_and_the_others_now_and_then() {
-        let addresses: Vec<SocketAddr> =
-            ["192.0.2.1:7", "192.0.2.2:7"].map(|text| text.parse().unwrap()).to_vec();
-        let mut names = Names { addresses: addresses.clone(), ..Names::default() };
-        assert_eq!(names.candidates(), addresses);
-        names.good = Some(addresses[1]);
-        let tries: Vec<usize> = (0..8).map(|_| names.candidates().len()).collect();
-        assert_eq!(tries.iter().filter(|&&n| n == 2).count(), 2, "{tries:?}");
-        assert_eq!(names.candidates()[0], addresses[1]);
-        // Only what the resolver still says counts.
-        names.addresses.truncate(1);
-        assert_eq!(names.candidates(), addresses[..1]);
-    }
-
-    #[test]
-    fn an_address_without_a_server_lets_the_others_go_first() {
-        let path = PathKnowledge::default();
-        let addresses: Vec<SocketAddr> = ["192.0.2.1:7", "192.0.2.2:7", "192.0.2.3:7"]
-            .map(|text| text.parse().unwrap())
-            .to_vec();
-        let [a, b, c] = addresses[..] else { panic!("three") };
-        path.take_names(Some(addresses.clone()));
-        let doubt = |peer| {
-            path.names().doubt(peer);
-            path.names().candidates()
-        };
-        assert_eq!(doubt(a), [b, c, a]);
-        assert_eq!(doubt(b), [c, a, b]);
-        // None is: they begin anew.
-        assert_eq!(doubt(c), [a, b, c]);
-        path.names().found(b);
-        assert_eq!(path.names().candidates()[0], b);
-        // Where the server was it is no more.
-        assert_eq!(doubt(b), [a, c, b]);
     }
 }

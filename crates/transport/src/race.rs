@@ -5,13 +5,14 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
+use weftline_core::Instant;
+use weftline_core::addresses::Race;
 
-/// How long an address has before the next is tried beside it (RFC 8305 §8).
-pub(crate) const STAGGER: Duration = Duration::from_millis(250);
+use crate::clock;
 
-/// What `dial` makes of the first of `addresses` that answers. They are tried in order, the next one
-/// when the last has failed or has not answered for `stagger`. When all have failed, what the first of
-/// them had to say whose failure is `telling`, or else the first; `None` without any.
+/// What `dial` makes of the first of `addresses` that answers, in a [`Race`]. When all have failed,
+/// what the first of them had to say whose failure is `telling`, or else the first; `None` without
+/// any.
 pub(crate) async fn race<T, E, F>(
     addresses: Vec<SocketAddr>,
     stagger: Duration,
@@ -23,29 +24,32 @@ where
     E: Send + 'static,
     F: Future<Output = Result<T, E>> + Send + 'static,
 {
+    let mut race = Race::new(addresses.len(), stagger, clock::now());
     let mut dials = JoinSet::new();
-    let mut rest = addresses.into_iter().enumerate();
-    let mut failed: Option<((bool, usize), E)> = None;
+    let mut error = None;
     loop {
-        if let Some((place, address)) = rest.next() {
-            let dial = dial(address);
+        while let Some(place) = race.poll_dial(clock::now()) {
+            let dial = dial(addresses[place]);
             dials.spawn(async move { (place, dial.await) });
-        } else if dials.is_empty() {
-            return failed.map(|(_, error)| Err(error));
         }
+        if race.is_lost() {
+            return error.map(Err);
+        }
+        let next = race.poll_timeout();
         tokio::select! {
             Some(done) = dials.join_next() => match done {
                 Ok((_, Ok(dialled))) => return Some(Ok(dialled)),
-                Ok((place, Err(error))) => {
-                    let rank = (!telling(&error), place);
-                    if failed.as_ref().is_none_or(|(first, _)| rank < *first) {
-                        failed = Some((rank, error));
+                Ok((place, Err(failed))) => {
+                    race.handle_failed(place, telling(&failed), clock::now());
+                    if race.told() == Some(place) {
+                        error = Some(failed);
                     }
                 }
                 // Nobody aborts it: a bug of ours is not hidden.
                 Err(error) => std::panic::resume_unwind(error.into_panic()),
             },
-            () = tokio::time::sleep(stagger), if rest.len() > 0 => {}
+            () = tokio::time::sleep_until(clock::to_tokio(next.unwrap_or(Instant::FAR))),
+                if next.is_some() => {}
         }
     }
 }
@@ -60,6 +64,8 @@ pub(crate) fn was_tried(kind: io::ErrorKind) -> bool {
 #[cfg(test)]
 mod tests {
     use io::ErrorKind::{ConnectionRefused, NetworkUnreachable, TimedOut};
+
+    use weftline_core::addresses::STAGGER;
 
     use super::*;
 

@@ -12,12 +12,11 @@ use tokio::net::TcpStream;
 
 use crate::address::ServerAddr;
 use crate::bind::Bind;
+use crate::dial::RESOLVE_TIMEOUT;
 use crate::error::Error;
 use crate::socket::{self, SocketOptions};
 use crate::sys;
 
-/// How long the resolver may take.
-const RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often the kernel is asked whether the large packets have arrived.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 /// What fills some packets of full size: the front part of a TLS record and of the handshake message

@@ -14,12 +14,14 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use weftline_core::Bitrate;
+use weftline_core::addresses::STAGGER;
+use weftline_core::path_manager::DIAL_TIMEOUT;
 
 use crate::bind::Bind;
 use crate::congestion::{self, Choice};
 use crate::error::Error;
 use crate::links::LinkState;
-use crate::race::{STAGGER, race, was_tried};
+use crate::race::{race, was_tried};
 use crate::sys;
 
 /// Bounds of `TCP_NOTSENT_LOWAT` in bytes: below, every wake-up moves too little; above, data is
@@ -78,7 +80,7 @@ impl Default for SocketOptions {
     fn default() -> Self {
         Self {
             congestion: Choice::Auto,
-            connect_timeout: Duration::from_secs(3),
+            connect_timeout: DIAL_TIMEOUT,
             user_timeout: Duration::from_secs(30),
             mark: None,
         }

@@ -111,26 +111,36 @@ struct Left {
     is_unheard: bool,
 }
 
+/// How far it has come, whatever subflows it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Opening,
+    Open,
+    Closed {
+        /// Whether, without a subflow, it waits for another one: the peer may not know yet that
+        /// everything has arrived here.
+        drains: bool,
+    },
+    Failed {
+        was_open: bool,
+    },
+}
+
 /// See the [module](self).
 #[derive(Debug)]
 pub struct Life {
     grace: Duration,
     peer_timeout: Duration,
-    is_accepted: bool,
+    stage: Stage,
     subflows: usize,
     /// Since when an open connection has been without a subflow. Of one that is closed: when it was so
     /// first, or when those that it had must have gone; however many it gets then, it drains no
     /// longer.
     dark_since: Option<Instant>,
     left: Option<Left>,
-    is_over: bool,
-    has_failed: bool,
     /// Whether the peer knows that it is over: it closed a subflow after everything had been said,
     /// or has forgotten the connection.
     is_answered: bool,
-    /// Whether it is closed and, without a subflow, waits for another one: the peer may not know yet
-    /// that everything has arrived here.
-    drains: bool,
     ending: Option<Ending>,
 }
 
@@ -141,14 +151,11 @@ impl Life {
         Self {
             grace,
             peer_timeout: config.peer_timeout.unwrap_or_default(),
-            is_accepted: false,
+            stage: Stage::Opening,
             subflows: 0,
             dark_since: None,
             left: None,
-            is_over: false,
-            has_failed: false,
             is_answered: false,
-            drains: false,
             ending: None,
         }
     }
@@ -157,28 +164,28 @@ impl Life {
 
     /// How far it has come.
     pub const fn phase(&self) -> Phase {
-        match (self.is_over, self.is_accepted) {
-            (false, false) => Phase::Opening,
-            (false, true) => Phase::Open,
-            (true, _) if self.subflows > 0 || self.drains => Phase::Over,
-            (true, _) => Phase::Gone,
+        match self.stage {
+            Stage::Opening => Phase::Opening,
+            Stage::Open => Phase::Open,
+            _ if self.subflows > 0 || self.drains() => Phase::Over,
+            _ => Phase::Gone,
         }
     }
 
     /// Whether it has ended.
     pub const fn is_over(&self) -> bool {
-        self.is_over
+        matches!(self.stage, Stage::Closed { .. } | Stage::Failed { .. })
     }
 
     /// Whether the server had accepted it before it ended.
     pub const fn was_open(&self) -> bool {
-        self.is_accepted
+        !matches!(self.stage, Stage::Opening | Stage::Failed { was_open: false })
     }
 
     /// How long a subflow of a connection that is over, on which everything has been said, waits for
     /// the peer to close it, too. Whatever is on the way may swallow what was said last.
     pub fn close_time(&self) -> Duration {
-        if self.has_failed {
+        if matches!(self.stage, Stage::Failed { .. }) {
             return RESET_TIME;
         }
         let timeout = Some(self.peer_timeout).filter(|timeout| !timeout.is_zero());
@@ -189,13 +196,13 @@ impl Life {
     /// Whether a new subflow would be of use. One that has closed while its last subflow was lost
     /// takes another to say its last acknowledgement.
     pub const fn wants_subflow(&self) -> bool {
-        !self.is_over || (self.subflows == 0 && self.drains)
+        !self.is_over() || (self.subflows == 0 && self.drains())
     }
 
     /// Whether a subflow that the peer brings is taken. One that has closed takes it beside those
     /// it has: the peer may have lost these, and need not have said so.
     pub const fn takes_subflow(&self) -> bool {
-        !self.is_over || self.drains
+        !self.is_over() || self.drains()
     }
 
     /// How it has ended; told once.
@@ -205,15 +212,15 @@ impl Life {
 
     /// How long it may be without a subflow: closed, no longer than what is said last may take.
     fn patience(&self) -> Duration {
-        if self.is_over { self.grace.min(LINGER_TIME) } else { self.grace }
+        if self.is_over() { self.grace.min(LINGER_TIME) } else { self.grace }
     }
 
     /// When to call [`handle_timeout`](Self::handle_timeout), at the latest. It stands beside the
     /// session's own, which counts until the connection is over.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let dark = self.dark_since.map(|since| since + self.patience());
-        if self.is_over {
-            return dark.filter(|_| self.drains);
+        if self.is_over() {
+            return dark.filter(|_| self.drains());
         }
         let left = self.left.map(|left| left.at + LINGER_TIME);
         dark.into_iter().chain(left).min()
@@ -223,10 +230,10 @@ impl Life {
 
     /// The server has accepted it. Returns whether that is news.
     pub fn accepted(&mut self, now: Instant) -> bool {
-        if self.is_over || self.is_accepted {
+        if self.stage != Stage::Opening {
             return false;
         }
-        self.is_accepted = true;
+        self.stage = Stage::Open;
         if self.subflows == 0 {
             self.dark_since = Some(now);
         }
@@ -236,7 +243,7 @@ impl Life {
     /// It has one more subflow.
     pub const fn subflow_up(&mut self) {
         self.subflows += 1;
-        if !self.is_over {
+        if !self.is_over() {
             self.dark_since = None;
         }
     }
@@ -248,7 +255,7 @@ impl Life {
             self.forgotten();
         }
         self.subflows = self.subflows.saturating_sub(1);
-        if self.subflows == 0 && self.is_accepted {
+        if self.subflows == 0 && self.was_open() {
             self.dark_since = Some(self.dark_since.map_or(now, |since| since.min(now)));
         }
     }
@@ -256,7 +263,7 @@ impl Life {
     /// The peer does not know the connection any more: it need not be told anything.
     pub const fn forgotten(&mut self) {
         self.is_answered = true;
-        self.drains = false;
+        self.stop_draining();
     }
 
     /// The application lets go of it. What it has finished is delivered in the background; what it
@@ -326,8 +333,10 @@ impl Life {
     /// Does what is due.
     pub fn handle_timeout(&mut self, session: &mut Session, now: Instant) {
         let is_given_up = self.dark_since.is_some_and(|since| since + self.patience() <= now);
-        if self.is_over {
-            self.drains &= !is_given_up;
+        if self.is_over() {
+            if is_given_up {
+                self.stop_draining();
+            }
         } else if is_given_up {
             let stats = session.stats();
             let (delivered, received) = (stats.acknowledged, stats.delivered);
@@ -346,10 +355,21 @@ impl Life {
     }
 
     fn note(&mut self, ending: Ending) {
-        self.is_over = true;
-        self.has_failed = matches!(ending, Ending::Failed(_));
-        self.drains = ending == Ending::Closed && !self.is_answered;
+        self.stage = match ending {
+            Ending::Closed => Stage::Closed { drains: !self.is_answered },
+            Ending::Failed(_) => Stage::Failed { was_open: self.was_open() },
+        };
         self.ending = Some(ending);
+    }
+
+    const fn drains(&self) -> bool {
+        matches!(self.stage, Stage::Closed { drains: true })
+    }
+
+    const fn stop_draining(&mut self) {
+        if let Stage::Closed { drains } = &mut self.stage {
+            *drains = false;
+        }
     }
 }
 

@@ -41,6 +41,11 @@ use self::path::Path;
 use crate::rng::Rng;
 use crate::{Instant, PathId, SubflowId};
 
+/// How long a TCP connection may take to stand, and each step of the handshake on it, unless a driver's
+/// settings say otherwise.
+pub const DIAL_TIMEOUT: Duration = Duration::from_secs(3);
+/// See [`DIAL_TIMEOUT`].
+pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Failures of each path after which opening a connection fails.
 const FAILURES: u32 = 2;
 /// How long paths in reserve wait for the others to open a connection.

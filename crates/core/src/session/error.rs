@@ -66,6 +66,21 @@ pub enum SessionError {
     Wire(#[from] WireError),
 }
 
+impl SessionError {
+    /// What its reader may do about it, unless its text says so.
+    pub const fn remedy(&self) -> Option<&'static str> {
+        match self {
+            Self::Wire(
+                WireError::NotWeftline(_) | WireError::Version(..) | WireError::JoinAddress(_),
+            ) => None,
+            _ => Some(
+                "one end has a fault, or the way between them changes bytes: use TLS, give both ends \
+                 the newest version, and report it if it stays",
+            ),
+        }
+    }
+}
+
 /// A driver called the session as it must not: nothing has changed by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

@@ -2,7 +2,7 @@
 
 use bytes::BytesMut;
 
-use super::{Event, RESET_PROTOCOL, Session, SessionError};
+use super::{Event, RESET_PROTOCOL, Session, SessionEnd, SessionError};
 use crate::wire::Record;
 use crate::{Instant, SubflowId};
 
@@ -91,8 +91,9 @@ impl Session {
             }
             Record::Pong(number) => self.handle_pong(id, number, now),
             Record::Reset(refusal) => {
-                self.peer_reset = true;
-                self.closed = true;
+                if !matches!(self.end, Some(SessionEnd::Reset(_))) {
+                    self.end = Some(SessionEnd::ResetByPeer);
+                }
                 self.events.push_back(Event::Reset(refusal.code, refusal.reason));
             }
             Record::Hello(_)

@@ -143,6 +143,17 @@ const WRITABLE_ROOM: u64 = 64 << 10;
 /// The least time between two looks at what is overdue.
 const LEAST_TICK: Duration = Duration::from_millis(1);
 
+/// How a session has ended.
+#[derive(Debug)]
+enum SessionEnd {
+    /// Both directions are finished and acknowledged.
+    Closed,
+    /// At once, by this side: what the peer is told, on every subflow.
+    Reset(Refusal),
+    /// At once, by the peer.
+    ResetByPeer,
+}
+
 /// One connection's state.
 #[derive(Debug)]
 pub struct Session {
@@ -152,8 +163,7 @@ pub struct Session {
     paths: BTreeMap<PathId, PathStats>,
     events: VecDeque<Event>,
     wakes: VecDeque<SubflowId>,
-    reset: Option<Refusal>,
-    peer_reset: bool,
+    end: Option<SessionEnd>,
     next_ping: u64,
     liveness: Liveness,
     follow_policy: bool,
@@ -168,7 +178,6 @@ pub struct Session {
     /// Whether an acknowledgement of the peer's whole stream has been given to a subflow. Later
     /// ones, for duplicates, are not waited for: the peer may have left by then.
     end_acked: bool,
-    closed: bool,
 }
 
 impl Session {
@@ -181,8 +190,7 @@ impl Session {
             paths: BTreeMap::new(),
             events: VecDeque::new(),
             wakes: VecDeque::new(),
-            reset: None,
-            peer_reset: false,
+            end: None,
             next_ping: 0,
             liveness: Liveness::new(config, now),
             follow_policy: config.follow_policy,
@@ -193,7 +201,6 @@ impl Session {
             finished_told: false,
             readable_told: false,
             end_acked: false,
-            closed: false,
         }
     }
 
@@ -230,7 +237,7 @@ impl Session {
             return Err(Misuse::SubflowInUse(id.0));
         }
         let fin = self.send.is_finished() && !self.send.fin_acked();
-        let reset = self.reset.is_some();
+        let reset = matches!(self.end, Some(SessionEnd::Reset(_)));
         let control = Control {
             ack: true,
             fin,
@@ -339,11 +346,10 @@ impl Session {
 
     /// Ends the connection at once; the peer gets `code`, 2^62 − 1 at most, and `reason`.
     pub fn reset(&mut self, code: u64, reason: &str, now: Instant) {
-        if self.reset.is_some() {
+        if matches!(self.end, Some(SessionEnd::Reset(_))) {
             return;
         }
-        self.reset = Some(Refusal { code, reason: reason.to_owned() });
-        self.closed = true;
+        self.end = Some(SessionEnd::Reset(Refusal { code, reason: reason.to_owned() }));
         for control in self.control.values_mut() {
             control.reset = true;
         }
@@ -459,7 +465,7 @@ impl Session {
     /// When [`handle_timeout`](Self::handle_timeout) must be called at the latest.
     #[must_use]
     pub fn poll_timeout(&self, now: Instant) -> Option<Instant> {
-        if self.closed {
+        if self.end.is_some() {
             return None;
         }
         let tick = self.send.next_timeout(now).map(|at| at.max(self.last_tick + LEAST_TICK));
@@ -491,7 +497,7 @@ impl Session {
 
     /// Whether either side has ended the connection at once.
     const fn is_reset(&self) -> bool {
-        self.reset.is_some() || self.peer_reset
+        matches!(self.end, Some(SessionEnd::Reset(_) | SessionEnd::ResetByPeer))
     }
 
     fn evaluate_stalls(&mut self, now: Instant) {
@@ -540,8 +546,8 @@ impl Session {
         if self.recv.is_complete() && !std::mem::replace(&mut self.finished_told, true) {
             self.events.push_back(Event::Finished);
         }
-        if !self.closed && self.send.is_done() && self.end_acked {
-            self.closed = true;
+        if self.end.is_none() && self.send.is_done() && self.end_acked {
+            self.end = Some(SessionEnd::Closed);
             self.events.push_back(Event::Closed);
         }
     }

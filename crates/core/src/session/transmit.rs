@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
 
-use super::{Event, Session};
+use super::{Event, Session, SessionEnd};
 use crate::scheduler::Kind;
 use crate::wire::Record;
 use crate::{Instant, SubflowId};
@@ -108,7 +108,7 @@ impl Session {
             block = BytesMut::with_capacity(CONTROL_BLOCK);
         }
         if std::mem::take(&mut control.reset)
-            && let Some(refusal) = &self.reset
+            && let Some(SessionEnd::Reset(refusal)) = &self.end
         {
             Record::Reset(refusal.clone()).encode(&mut block);
         }
@@ -138,7 +138,7 @@ impl Session {
         {
             Record::Fin(offset).encode(&mut block);
         }
-        if control.ping_due().is_some_and(|at| at <= now) && !self.closed {
+        if control.ping_due().is_some_and(|at| at <= now) && self.end.is_none() {
             Record::Ping(self.next_ping).encode(&mut block);
             control.ping = Some((self.next_ping, now));
             control.ping_at = self.liveness.next_ping(subflows, now);

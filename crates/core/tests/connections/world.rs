@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use weftline_core::life::{Ending, Phase};
 use weftline_core::path_manager::{
-    Action, Carried, ConnectingId, Failure, Look, PathManager, PathPlan, ProbeSeat,
+    Action, Carried, ConnectingId, DIAL_TIMEOUT, Failure, HANDSHAKE_TIMEOUT, Look, PathManager,
+    PathPlan, ProbeSeat,
 };
 use weftline_core::rng::Rng;
 use weftline_core::session::RESET_ABANDONED;
@@ -21,8 +22,6 @@ mod faults;
 mod paths;
 mod sockets;
 
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
-const DIAL_TIMEOUT: Duration = Duration::from_secs(3);
 /// After everything is mended a connection has come to its end within this time: pings, backoff,
 /// grace, what lingers, and a slow link for what is left.
 const PATIENCE: Duration = Duration::from_secs(240);

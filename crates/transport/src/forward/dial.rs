@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use tokio::net::TcpStream;
 use tokio::task::spawn_blocking;
+use weftline_core::addresses::STAGGER;
 
 use super::waiting::{Turn, Waiting};
 use crate::address::ServerAddr;
-use crate::race::{STAGGER, race, was_tried};
+use crate::race::{race, was_tried};
 
 /// How long the target may take to accept a connection, all its addresses together.
 const TARGET_TIMEOUT: Duration = Duration::from_secs(10);

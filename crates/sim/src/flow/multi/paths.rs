@@ -10,7 +10,9 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use weftline_core::Instant;
 use weftline_core::path::{PathId, SubflowId};
-use weftline_core::path_manager::{Action, ConnectingId, Failure, Look, PathManager, PathPlan};
+use weftline_core::path_manager::{
+    Action, ConnectingId, DIAL_TIMEOUT, Failure, HANDSHAKE_TIMEOUT, Look, PathManager, PathPlan,
+};
 
 use super::{ByteQueue, Multi, Options, Subflow};
 use crate::build::Opener;
@@ -19,9 +21,6 @@ use crate::net::Net;
 
 /// Bytes of the record that opens a subflow, and of its answer: a hello or a join with its token.
 const GREETING: usize = 64;
-/// What the daemons give a dial, and a step of the handshake after it.
-const DIAL_TIMEOUT: Duration = Duration::from_secs(3);
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Kernels wait for TCP's own timers.
 const KERNELS_PATIENCE: Duration = Duration::from_secs(30);
 
