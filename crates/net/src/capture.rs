@@ -29,7 +29,7 @@ use crate::link_name::LinkName;
 use crate::nft::{Ports, Redirect, Table};
 use crate::own_address::{addresses_v4, addresses_v6, free_address};
 use crate::route::{Address, Link, Routes, Rule};
-use crate::rules::{Scope, TABLE, exceptions, rules_v4, rules_v6, shared};
+use crate::rules::{Scope, TABLE, exceptions, rule_of_own, rules_v4, rules_v6, shared};
 use crate::share::Share;
 use crate::share_table;
 
@@ -101,7 +101,7 @@ struct Held {
     scopes: [Scope; 2],
     /// Whether it has been said that loopback has no IPv6.
     is_told: bool,
-    /// Whether nothing is captured for a while, and whether nothing is any more.
+    /// Whether nothing new is captured for a while, and whether nothing is any more.
     is_suspended: bool,
     is_released: bool,
 }
@@ -120,7 +120,7 @@ impl Held {
     /// between.
     fn rules(self, all: &[Exception], links: &[LinkName], ipv6: bool) -> Vec<Rule> {
         if self.is_suspended {
-            return Vec::new();
+            return vec![rule_of_own(self.address(ipv6))];
         }
         let scope = self.scopes[usize::from(ipv6)];
         let mut rules = exceptions(all, ipv6, scope);
@@ -242,8 +242,8 @@ impl Capture {
         self.set_scope(Scope::Tcp)
     }
 
-    /// Captures nothing from now on: new connections and packets go their usual ways. Those connections that
-    /// are captured stay so.
+    /// Captures nothing new from now on: connections and packets go their usual ways. Those connections that
+    /// are captured stay so, and sockets that have the device's address.
     ///
     /// # Errors
     /// The kernel's refusal to delete rules: those of the other family are deleted all the same, and nothing
@@ -254,12 +254,14 @@ impl Capture {
     pub fn suspend(&self) -> Result<(), NetError> {
         let _change = self.change.lock();
         let before = self.held();
-        self.held.lock().expect("no panic").is_suspended = true;
+        let now = Held { is_suspended: true, ..before };
+        *self.held.lock().expect("no panic") = now;
         if before.is_released {
             return Ok(());
         }
         let families = before.families().iter();
-        let deleted = families.map(|&ipv6| self.delete_rules(before, ipv6).map(|()| 0));
+        let former = families.map(|&ipv6| self.former(before, now, ipv6));
+        let deleted = former.map(|rules| self.delete_rules(&rules).map(|()| 0));
         all(deleted).map(drop).map_err(NetError::os("suspending the capture"))
     }
 
@@ -546,14 +548,14 @@ impl Capture {
         };
         for &ipv6 in held.families() {
             // What is refused is told of there.
-            let _ = self.delete_rules(held, ipv6);
+            let _ = self.delete_rules(&self.rules(held, ipv6));
         }
     }
 
-    /// Deletes the rules of a family, in the other order, so that what is not captured is not in between.
-    fn delete_rules(&self, held: Held, ipv6: bool) -> io::Result<()> {
+    /// Deletes rules in the other order, so that what is not captured is not in between.
+    fn delete_rules(&self, rules: &[Rule]) -> io::Result<()> {
         let mut first = Ok(());
-        for rule in self.rules(held, ipv6).iter().rev() {
+        for rule in rules.iter().rev() {
             if let Err(error) = self.routes.delete_rule(rule) {
                 tracing::warn!("a routing rule stays, priority {}: {error}", rule.priority);
                 first = first.and(Err(error));

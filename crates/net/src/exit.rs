@@ -8,7 +8,7 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -253,7 +253,11 @@ fn unforwarded(links: &[Link], with_ipv6: bool) -> Vec<Unforwarded> {
 /// The kernel forwards what comes in by an interface that is allowed to: the device, and all by which
 /// answers may come.
 fn forward_v4(routes: &Routes, journal: &Journal) -> io::Result<()> {
-    fs::write(format!("/proc/sys/net/ipv4/conf/{EXIT_DEVICE}/forwarding"), "1")?;
+    // A new device forwards where the default is to. In a container nobody may write there, nor need to.
+    let own = forwarding(EXIT_DEVICE);
+    if is_off(&own) {
+        fs::write(Path::new("/proc/sys").join(own), "1")?;
+    }
     for link in routes.links()?.into_iter().filter(is_other) {
         journal.set(&forwarding(&link.name), "1")?;
     }

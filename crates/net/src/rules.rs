@@ -88,6 +88,14 @@ impl Scope {
     }
 }
 
+/// What we have given our address comes to us, whatever else does: no other link has a way for it, and whom
+/// it is sent to could not answer. A connected socket of UDP keeps its address for as long as it lives.
+pub(crate) fn rule_of_own(own: IpAddr) -> Rule {
+    let (length, place) = if own.is_ipv6() { (128, 0) } else { (32, 3) };
+    let rule = Rule::new(own.is_ipv6(), FIRST_RULE + place, RuleAction::Lookup(TABLE));
+    Rule { from: Some((own, length)), ..rule }
+}
+
 /// What has no source address yet comes to us, but for what is on a link's own network; and so does what
 /// we have given ours.
 pub(crate) fn rules_v4(own: IpAddr, scope: Scope) -> Vec<Rule> {
@@ -100,7 +108,7 @@ pub(crate) fn rules_v4(own: IpAddr, scope: Scope) -> Vec<Rule> {
     rules.extend([
         rule(0, Some((none, 32)), RuleAction::LookupLonger(MAIN, 0)),
         rule(1, Some((none, 32)), RuleAction::Lookup(TABLE)),
-        rule(2, Some((own, 32)), RuleAction::Lookup(TABLE)),
+        rule_of_own(own),
     ]);
     rules
 }
@@ -114,7 +122,7 @@ pub(crate) fn rules_v6(own: IpAddr, scope: Scope) -> Vec<Rule> {
     let second_half = if scope == Scope::Tcp { 2 } else { 1 };
     let mut rules = vec![
         end(true, scope),
-        rule(0, Some((own, 128)), RuleAction::Lookup(TABLE)),
+        rule_of_own(own),
         rule(1, half(0), RuleAction::Goto(LAST_RULE)),
         rule(second_half, half(0x8000), RuleAction::Goto(LAST_RULE)),
     ];

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::broadcast;
 use weftline_core::PathId;
@@ -106,6 +107,12 @@ impl Control {
             Some(End::Failed(error)) => Some(error),
             Some(End::Closed) | None => None,
         }
+    }
+
+    /// How long nothing has come from the peer, on any path. One that is asked answers every ten seconds or so
+    /// even if nothing is carried.
+    pub fn unheard_for(&self) -> Duration {
+        self.shared.unheard_for()
     }
 
     /// Whether it has a subflow at this moment.

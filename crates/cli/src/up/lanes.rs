@@ -23,7 +23,7 @@ const WITHOUT_LANES: Duration = Duration::from_secs(10);
 /// is less than [`WITHOUT_LANES`], so that packets need not go another way meanwhile; it doubles with each session
 /// that has had no lane, as where no UDP comes through at all.
 const AGREED_ANEW: Duration = Duration::from_secs(4);
-const MOST_AGREED_ANEW: Duration = Duration::from_secs(300);
+const MOST_AGREED_ANEW: Duration = Duration::from_secs(3600);
 /// How long the start waits for the first lane.
 const FIRST_LANE: Duration = Duration::from_secs(3);
 /// The wait before the server is asked again, at first and at most, as each question takes some kilobytes of a
@@ -40,11 +40,21 @@ const LASTING: Duration = Duration::from_secs(30);
 /// What both ends have agreed on.
 pub(super) type Granted = (LaneControl, LaneGrant);
 
+/// What becomes of packets that are no TCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Packets {
+    /// They go their usual ways.
+    Past,
+    /// Lanes carry them to the server.
+    Carried,
+    /// Nothing is to go past the server, and no link carries them there.
+    Refused,
+}
+
 /// The lanes of this machine; they end when this is dropped.
 pub(super) struct Lanes {
     bond: Arc<BondClient>,
-    /// Whether packets go there.
-    is_wide: watch::Receiver<bool>,
+    packets: watch::Receiver<Packets>,
     lanes_up: watch::Receiver<usize>,
     changed: Arc<Notify>,
     task: JoinHandle<()>,
@@ -87,7 +97,7 @@ impl Lanes {
         };
         bond.set_links(links);
         let changed = Arc::new(Notify::new());
-        let (widened, mut is_wide) = watch::channel(false);
+        let (become_of, mut packets) = watch::channel(Packets::Past);
         let keeper = Keeper {
             client: client.clone(),
             capture: Arc::downgrade(capture),
@@ -97,19 +107,20 @@ impl Lanes {
             calls,
         };
         let capture = Arc::downgrade(capture);
-        let scope = ScopeKeeper { capture, widened, dns, is_strict, suspended };
+        let scope =
+            ScopeKeeper { capture, bond: Arc::clone(&bond), become_of, dns, is_strict, suspended };
         let lanes = lanes_up.clone();
         let is_granted = granted.is_ok();
         let task = tokio::spawn(async move {
             tokio::join!(keeper.keep(granted), scope.keep(lanes_up));
         });
         if !is_granted {
-            return Some(Self { bond, is_wide, lanes_up: lanes, changed, task });
+            return Some(Self { bond, packets, lanes_up: lanes, changed, task });
         }
         let mut first = lanes.clone();
         let first = async {
             let _ = first.wait_for(|n| *n > 0).await;
-            let _ = is_wide.wait_for(|wide| *wide).await;
+            let _ = packets.wait_for(|packets| *packets == Packets::Carried).await;
         };
         let first = tokio::time::timeout(FIRST_LANE, first).await.is_ok();
         if first {
@@ -124,12 +135,7 @@ impl Lanes {
                  comes, a firewall may be in the way, there or here"
             );
         }
-        Some(Self { bond, is_wide, lanes_up: lanes, changed, task })
-    }
-
-    /// Whether packets that are no TCP go to the server.
-    pub(super) fn is_up(&self) -> bool {
-        *self.is_wide.borrow()
+        Some(Self { bond, packets, lanes_up: lanes, changed, task })
     }
 
     /// How many lanes are up, as it changes.
@@ -137,9 +143,9 @@ impl Lanes {
         self.lanes_up.clone()
     }
 
-    /// Whether they do, as it changes.
-    pub(super) fn scope(&self) -> watch::Receiver<bool> {
-        self.is_wide.clone()
+    /// What becomes of packets that are no TCP, as it changes.
+    pub(super) fn packets(&self) -> watch::Receiver<Packets> {
+        self.packets.clone()
     }
 
     /// Takes links that have come, and addresses that have changed.
@@ -187,7 +193,8 @@ pub(super) struct Manner {
 /// Has all packets captured while lanes are up.
 struct ScopeKeeper {
     capture: std::sync::Weak<Capture>,
-    widened: watch::Sender<bool>,
+    bond: Arc<BondClient>,
+    become_of: watch::Sender<Packets>,
     dns: bool,
     is_strict: bool,
     suspended: watch::Receiver<bool>,
@@ -219,26 +226,41 @@ impl ScopeKeeper {
 
     /// Completes when no lane has been up for a while, in strict mode never; `None` when they have ended.
     async fn use_lanes(&self, lanes_up: &mut watch::Receiver<usize>) -> Option<()> {
-        if self.is_strict {
-            lanes_up.wait_for(|n| *n > 0).await.ok()?;
-        }
+        // In strict mode the first lane may be to come.
+        let mut had_any = *lanes_up.borrow_and_update() > 0;
         loop {
-            lanes_up.wait_for(|n| *n == 0).await.ok()?;
-            tracing::warn!("no link carries UDP to the server now");
-            let back = lanes_up.wait_for(|n| *n > 0);
-            if self.is_strict {
-                back.await.ok()?;
-            } else if let Ok(back) = tokio::time::timeout(WITHOUT_LANES, back).await {
-                back.ok()?;
-            } else {
-                return Some(());
+            if had_any {
+                lanes_up.wait_for(|n| *n == 0).await.ok()?;
+                tracing::warn!("no link carries UDP to the server now");
             }
-            tracing::info!("UDP reaches the server again");
+            let back = tokio::time::timeout(WITHOUT_LANES, lanes_up.wait_for(|n| *n > 0)).await;
+            match back {
+                Ok(back) => drop(back.ok()?),
+                // Nothing goes past the server: what cannot be carried is refused.
+                Err(_) if self.is_strict => {
+                    self.tell(Packets::Refused);
+                    lanes_up.wait_for(|n| *n > 0).await.ok()?;
+                    self.tell(Packets::Carried);
+                }
+                Err(_) => return Some(()),
+            }
+            if had_any {
+                tracing::info!("UDP reaches the server again");
+            }
+            had_any = true;
         }
+    }
+
+    /// That becomes of packets from now on. Of those that are to go past the server some still come to the
+    /// device, from sockets of UDP that are connected and have its address: they are refused.
+    fn tell(&self, packets: Packets) {
+        self.bond.set_refusing(packets != Packets::Carried);
+        self.become_of.send_replace(packets);
     }
 
     /// `None` when nothing is captured any more.
     async fn widen(&self) -> Option<()> {
+        self.bond.set_refusing(false);
         // What the kernel refuses now, as somebody else changes rules, it may take in a moment.
         let mut wait = RETRY;
         loop {
@@ -256,7 +278,7 @@ impl ScopeKeeper {
         if self.dns {
             let _ = tokio::task::spawn_blocking(resolved::tell).await;
         }
-        self.widened.send_replace(true);
+        self.tell(Packets::Carried);
         Some(())
     }
 
@@ -279,7 +301,7 @@ impl ScopeKeeper {
         if self.dns {
             let _ = tokio::task::spawn_blocking(resolved::revert).await;
         }
-        self.widened.send_replace(false);
+        self.tell(Packets::Past);
         Some(())
     }
 }

@@ -43,7 +43,7 @@ use crate::ops::{AdminEndpoints, Daemon, Life, log, metrics, systemd};
 use crate::{output, secrets};
 use args::Wish;
 use invited::{basis, explain};
-use lanes::{Lanes, Manner};
+use lanes::{Lanes, Manner, Packets};
 use links::Links;
 use listeners::{listeners, port};
 use portal::Portals;
@@ -212,9 +212,16 @@ fn claim(lock: &Path) -> Result<Instance, Failure> {
     }
 }
 
-/// What goes to the server, whether lanes carry something or not.
-fn carries(is_wide: bool) -> &'static str {
-    if is_wide { "all TCP, UDP and ICMP" } else { "all TCP" }
+/// What goes to the server, and what nowhere.
+const fn carries(packets: Packets) -> (&'static str, Option<&'static str>) {
+    match packets {
+        Packets::Past => ("all TCP", None),
+        Packets::Carried => ("all TCP, UDP and ICMP", None),
+        Packets::Refused => (
+            "all TCP",
+            Some("UDP, DNS and ICMP: refused, as no link carries them to the server"),
+        ),
+    }
 }
 
 /// A server that answers, and what leads there.
@@ -336,7 +343,7 @@ impl Up {
         let journal = files.journal.clone();
         let server = wish.invite.addresses.first().map(ToString::to_string).unwrap_or_default();
         if let Some(lanes) = lanes.as_ref().filter(|_| wish.dns) {
-            portals.set_dns(lanes.scope());
+            portals.set_packets(lanes.packets());
         }
         Ok(Self {
             client,
@@ -361,47 +368,46 @@ impl Up {
     /// Has shown what goes to the server, now and when that changes.
     fn show_scope(&self, life: &Arc<Life>) {
         let (is_strict, whose) = (self.is_strict, self.whose.clone());
-        let show = move |life: &Life, is_wide: bool, is_suspended: bool| {
+        let show = move |life: &Life, packets: Packets, is_suspended: bool| {
+            let (what, nowhere) = carries(packets);
             let what = if is_suspended {
                 "nothing, as the server does not answer: all goes directly".to_owned()
             } else {
-                format!("{} of {whose}", carries(is_wide))
+                format!("{what} of {whose}")
             };
             let strict = is_strict.then(|| "kill switch: closed".to_owned());
-            life.set_listening([format!("{DEVICE}: {what}")].into_iter().chain(strict).collect());
+            let lines = [Some(format!("{DEVICE}: {what}")), nowhere.map(str::to_owned), strict];
+            life.set_listening(lines.into_iter().flatten().collect());
         };
         // Without lanes it never changes.
-        let (never, narrow) = watch::channel(false);
-        let mut scope = self.lanes.as_ref().map_or(narrow, Lanes::scope);
+        let (never, past) = watch::channel(Packets::Past);
+        let mut packets = self.lanes.as_ref().map_or(past, Lanes::packets);
         let (mut suspended, life) = (self.suspended.clone(), Arc::clone(life));
-        show(&life, *scope.borrow(), *suspended.borrow());
+        show(&life, *packets.borrow(), *suspended.borrow());
         tokio::spawn(async move {
             let _never = never;
             loop {
                 let changed = tokio::select! {
-                    changed = scope.changed() => changed,
+                    changed = packets.changed() => changed,
                     changed = changed_or_never(&mut suspended) => changed,
                 };
                 if changed.is_err() {
                     return;
                 }
-                let (is_wide, is_suspended) = (*scope.borrow(), *suspended.borrow());
-                show(&life, is_wide, is_suspended);
+                let (packets, is_suspended) = (*packets.borrow(), *suspended.borrow());
+                show(&life, packets, is_suspended);
             }
         });
-    }
-
-    /// What goes to the server.
-    fn carries(&self) -> &'static str {
-        carries(self.lanes.as_ref().is_some_and(Lanes::is_up))
     }
 
     /// What it does, in a line.
     fn summary(&self) -> String {
         let family = if self.ipv6 { "" } else { ", IPv4 only" };
+        let packets = self.lanes.as_ref().map(Lanes::packets);
+        let packets = packets.map_or(Packets::Past, |packets| *packets.borrow());
         format!(
             "{} of {} goes to {} over {}{family}; 'weftline down' ends that",
-            self.carries(),
+            carries(packets).0,
             self.whose,
             self.server,
             self.links.names().join(", ")

@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use weftline_net::{KillSwitch, Portal};
 
+use super::lanes::Packets;
 use super::{Files, check_rights, resolved};
 use crate::failure::Failure;
 use crate::instance::Instance;
@@ -114,7 +115,7 @@ fn not_open(link: &str) -> String {
 pub(super) struct Portals {
     state: Arc<Mutex<State>>,
     /// Whether questions to DNS go to the server, when no link is open. At first nothing is captured.
-    dns: Arc<OnceLock<watch::Receiver<bool>>>,
+    packets: Arc<OnceLock<watch::Receiver<Packets>>>,
 }
 
 #[derive(Debug, Default)]
@@ -142,12 +143,12 @@ impl Drop for Opened {
 impl Portals {
     /// None is open.
     pub(super) fn new() -> Self {
-        Self { state: Arc::default(), dns: Arc::default() }
+        Self { state: Arc::default(), packets: Arc::default() }
     }
 
-    /// Whether questions to DNS go to the server is told here from now on.
-    pub(super) fn set_dns(&self, dns: watch::Receiver<bool>) {
-        let _ = self.dns.set(dns);
+    /// What becomes of questions to DNS, and of all that is no TCP, is told here from now on.
+    pub(super) fn set_packets(&self, packets: watch::Receiver<Packets>) {
+        let _ = self.packets.set(packets);
     }
 
     /// Has what is asked for by the control socket done here.
@@ -202,7 +203,7 @@ impl Portals {
         let ended = PortalRequest { end: true, ..before.request.clone() };
         apply(&ended).map_err(|failure| failure.to_string())?;
         tracing::info!("{} is not open to a browser any more", ended.link);
-        if self.dns.get().is_some_and(|dns| *dns.borrow()) {
+        if self.packets.get().is_some_and(|packets| *packets.borrow() != Packets::Past) {
             resolved::tell();
         }
         Ok(())

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use weftline::refusal::{EXPIRED, TOKEN};
-use weftline::{Client, Error, InternetOffer};
+use weftline::{Client, Control, Error, InternetOffer};
 use weftline_net::{Capture, Route, Routes};
 
 /// How long the server may be away before it is gone; and how long it counts as gone, or as there again, at
@@ -20,6 +20,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const AGAIN: Duration = Duration::from_secs(1);
 const AGAIN_LATER: Duration = Duration::from_secs(5);
 const IN_USE: Duration = Duration::from_secs(10);
+/// A connection that has heard something within this time tells that it is there, so that no other has to be
+/// made for a question: those that carry nothing ask each other every ten seconds at most.
+const LATELY: Duration = Duration::from_secs(12);
 const IDLE: Duration = Duration::from_secs(300);
 /// How long it is asked often.
 const OFTEN_FOR: Duration = Duration::from_secs(60);
@@ -102,12 +105,14 @@ impl Watcher {
             was_denied = is_denied;
             let mut ways = self.ways.clone();
             ways.mark_unchanged();
+            let lately = heard_lately().filter(|_| !is_up && !is_denied);
             let is_heard = is_up
+                || lately.is_some()
                 || tokio::select! {
                     is_heard = self.asks() => is_heard,
                     Ok(()) = ways.changed() => false,
                 };
-            presence.note(is_heard, Instant::now());
+            presence.note(is_heard, lately.unwrap_or_else(Instant::now));
             let has_changed = self.ways.has_changed().unwrap_or(false);
             let has_way = !self.ways.borrow_and_update().is_empty();
             if has_changed || !(is_heard || has_way) {
@@ -120,7 +125,9 @@ impl Watcher {
             }
             let wait = match is_heard {
                 _ if is_up => IDLE,
-                true if is_used() => IN_USE,
+                true if is_used() => {
+                    lately.map_or(IN_USE, |at| IN_USE.saturating_sub(at.elapsed()).max(AGAIN))
+                }
                 true => IDLE,
                 false if presence.heard.elapsed() < OFTEN_FOR => AGAIN,
                 false => AGAIN_LATER,
@@ -220,6 +227,12 @@ fn is_there(error: &Error) -> bool {
 /// away.
 pub(super) fn ways() -> Vec<Route> {
     Routes::open().and_then(|routes| routes.defaults()).unwrap_or_default()
+}
+
+/// When something last came from the server, on any connection, if that was lately.
+fn heard_lately() -> Option<Instant> {
+    let ago = weftline::status::connections().iter().map(Control::unheard_for).min()?;
+    Instant::now().checked_sub(ago).filter(|_| ago < LATELY)
 }
 
 /// Whether connections of programs are under way.

@@ -10,7 +10,7 @@ use weftline_lab::netns::Netns;
 use weftline_net::KillSwitch;
 
 use crate::common::{Daemon, PATIENCE, accept, patient, until};
-use crate::lanes::{Echo, ask, ping};
+use crate::lanes::{ALL, Echo, ask, block_udp, is_refused, ping};
 use crate::network::{FAR_V4, Network, SERVER, SITE_V6, ip, join, text};
 use crate::site::Site;
 use crate::sniffer::Sniffer;
@@ -73,6 +73,30 @@ pub(crate) fn leaks(sniffer: Sniffer, net: &Network) -> Vec<String> {
 fn strict_up(net: &Network, invite: &str, more: &[&str]) -> Daemon {
     let args = [&net.up_args(invite)[..], &["--strict"], more].concat();
     Daemon::spawn(&mut net.command(&net.client, &args))
+}
+
+/// What nothing carries and what may not go past the server either is refused, and said to be.
+#[test]
+fn where_no_udp_comes_through_it_is_refused() {
+    let Some(net) = strict_network() else { return };
+    let far = Echo::start(&net.internet, &format!("{FAR_V4}:7000"));
+    let site = Site::start(&net.internet, &format!("{FAR_V4}:80"));
+    let (_server, invite) = net.serve(&["--listen", "0.0.0.0:4433"]);
+    block_udp(&net, 4433, true);
+    let mut up = strict_up(&net, &invite, &[]);
+    up.says("up:");
+    net.comes_to_show("UDP, DNS and ICMP: refused");
+    net.comes_to_show("weft0: all TCP of this machine");
+    let socket = net.client.run(|| UdpSocket::bind("0.0.0.0:0")).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    net.client.run(|| socket.connect(far.address)).unwrap();
+    is_refused(&socket);
+    net.comes_to_see(&site, "198.51.100.1");
+    block_udp(&net, 4433, false);
+    net.comes_to_show(ALL);
+    assert_eq!(text(&ask(&net, far.address, b"who")), "198.51.100.1 who");
+    let status = text(&net.run(&net.client, &["status"]).stdout);
+    assert!(!status.contains("refused,"), "{status}");
 }
 
 #[test]

@@ -160,6 +160,17 @@ impl Bond {
         has_room
     }
 
+    /// Links have come, gone or changed: lanes that are silent are asked often again.
+    pub fn note_links_changed(&mut self, now: Instant) {
+        self.lanes.values_mut().for_each(|lane| lane.note_link_changed(now));
+    }
+
+    /// How long a lane has carried nothing, since it was new or fell silent, or its link has changed; `None` if
+    /// it is up, or there is none.
+    pub fn down_for(&self, id: LaneId, now: Instant) -> Option<Duration> {
+        self.lanes.get(&id)?.down_for(now)
+    }
+
     /// TCP that this end sends over the path of a lane goes through this limiter; without one calls
     /// are not protected from it there. A limiter is that of one lane: another that has it loses
     /// it. Nothing happens if there is no such lane.

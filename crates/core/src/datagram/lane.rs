@@ -514,6 +514,16 @@ impl Lane {
         }
     }
 
+    /// What it goes over has changed.
+    pub(super) fn note_link_changed(&mut self, now: Instant) {
+        self.pings.note_change(now);
+    }
+
+    /// How long nothing has come by it; `None` if it is up.
+    pub(super) fn down_for(&self, now: Instant) -> Option<Duration> {
+        self.pings.down_for(now)
+    }
+
     /// The other end has told that something came: it is up.
     pub(super) fn heard(&mut self, now: Instant) {
         if self.state == LaneState::Silent {

@@ -6,10 +6,14 @@ use std::time::Duration;
 use super::mtu::Search;
 use crate::Instant;
 
-/// How often a lane is asked that is new or silent, at first and after a while.
+/// How often a lane is asked that is new or silent: at first, after a while, and then, ever more seldom, at
+/// least: so often that its return costs as long as a sixtieth of its absence, and a link that never carries
+/// UDP some 11 MB a month.
 const OFTEN: Duration = Duration::from_millis(200);
 const OFTEN_FOR: Duration = Duration::from_secs(30);
 const SELDOM: Duration = Duration::from_secs(2);
+const SELDOM_PART: u32 = 60;
+const LEAST_OFTEN: Duration = Duration::from_secs(30);
 /// The end that did not begin asks no longer after that, until it hears something.
 const RESPONDER_ASKS_FOR: Duration = Duration::from_secs(60);
 /// How long an idle lane is not spoken on: routers forget what is idle for 30 s.
@@ -122,6 +126,13 @@ impl Pings {
         self.search.fell_silent();
     }
 
+    /// What it goes over has changed: one that is silent is asked often again.
+    pub(super) fn note_change(&mut self, now: Instant) {
+        if !self.is_up {
+            (self.since, self.asked) = (now, None);
+        }
+    }
+
     /// An answer; how long it took, if it answers one of the last questions.
     pub(super) fn handle_answer(&mut self, id: u64, now: Instant) -> Option<Duration> {
         let at = match self.probes.iter().position(|(probe, _)| probe.id == id) {
@@ -145,7 +156,9 @@ impl Pings {
     pub(super) fn due(&self) -> Option<Instant> {
         if !self.is_up {
             let Some(asked) = self.asked else { return Some(self.since) };
-            let wait = if asked.since(self.since) < OFTEN_FOR { OFTEN } else { SELDOM };
+            let absent = asked.since(self.since);
+            let seldom = (absent / SELDOM_PART).clamp(SELDOM, LEAST_OFTEN);
+            let wait = if absent < OFTEN_FOR { OFTEN } else { seldom };
             let goes_on = self.is_initiator || asked.since(self.heard) < RESPONDER_ASKS_FOR;
             return goes_on.then(|| asked + wait);
         }
@@ -180,6 +193,11 @@ impl Pings {
     /// How long an answer is waited for before it is asked again, at least so long.
     fn patience(&self, least: Duration) -> Duration {
         least.max(self.took * 2)
+    }
+
+    /// How long it has been new or silent.
+    pub(super) fn down_for(&self, now: Instant) -> Option<Duration> {
+        (!self.is_up).then(|| now.since(self.since))
     }
 
     /// Whether something has come within such a time.
@@ -236,7 +254,15 @@ mod tests {
         pings.fell_silent(at(now));
         let hour = now + 3_600_000;
         let asked = asks(&mut pings, &mut now, hour, false);
-        assert!((1900..2000).contains(&asked), "{asked}");
+        assert!((380..450).contains(&asked), "{asked}");
+        // A day later it is asked twice a minute, and often again when the link has changed.
+        now += 86_400_000;
+        let minutes = now + 600_000;
+        let asked = asks(&mut pings, &mut now, minutes, false);
+        assert!((19..=21).contains(&asked), "{asked}");
+        pings.note_change(at(now));
+        let second = now + 1000;
+        assert_eq!(asks(&mut pings, &mut now, second, false), 5);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use weftline_core::life::Phase;
 use weftline_core::session::{PathStats, SessionStats};
@@ -38,6 +39,11 @@ impl Shared {
         let (heard_at, memory) = self.see(look);
         let is_silent = now.since(heard_at) >= IDLE_TIMEOUT;
         (is_silent || !self.has_answered()).then_some((heard_at, memory))
+    }
+
+    /// How long nothing has come from the peer.
+    pub(crate) fn unheard_for(&self) -> Duration {
+        self.see(|inner| clock::now().since(inner.session.heard_at()))
     }
 
     /// The session's counters, and the name of every path in them.

@@ -94,6 +94,18 @@ pub(super) fn unreachable(packet: &[u8]) -> Option<Vec<u8>> {
     ends.from.is_ipv6().then(|| error_v6(packet, &ends, [1, 0], 0)).flatten()
 }
 
+/// The packet that tells the sender of one that it is not let through; none as for [`too_long`]. A connected
+/// socket of UDP hears of no other reason (`icmp_err_convert`, `tab_unreach`: the ones that are fatal), and its
+/// program opens another one, with an address that has a way.
+pub(super) fn refused(packet: &[u8]) -> Option<Vec<u8>> {
+    let ends = Ends::of(packet)?;
+    // Destination unreachable: administratively prohibited.
+    match ends.from.is_ipv4() {
+        true => error_v4(packet, &ends, [3, 13], 0),
+        false => error_v6(packet, &ends, [1, 1], 0),
+    }
+}
+
 /// The packet that tells the sender of one that it is too long, and that `most` bytes are not (RFC 1191 §4,
 /// RFC 4443 §3.2); none if that is not for one machine, or an error itself, or what every link of IPv6 is to
 /// carry.
@@ -284,7 +296,7 @@ mod tests {
         assert!(icmp.is_checksum_valid(ip.source, ip.destination));
         assert_eq!((icmp.type_u8(), icmp.code_u8(), told.len()), (1, 0, 1280));
         // Of an error, of what is for many, and of IPv4 nothing is told.
-        assert_eq!(unreachable(&told), None);
+        assert_eq!((unreachable(&told), refused(&told)), (None, None));
         let many = udp_packet(from, "[ff02::1]:9".parse().unwrap(), b"all").unwrap();
         assert_eq!(unreachable(&many), None);
         let v4 = udp_packet("10.0.0.1:1".parse().unwrap(), "10.0.0.2:1".parse().unwrap(), b"x");

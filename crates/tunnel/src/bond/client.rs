@@ -12,7 +12,9 @@ use weftline_core::datagram::{Bond, LaneId, LaneState};
 use weftline_core::limiter::PathLimiter;
 use weftline_core::{Instant, Role};
 
-use super::address::{ErrorPace, destination_of, is_ipv6, is_tcp, too_long, unreachable};
+use super::address::{
+    ErrorPace, destination_of, is_ipv6, is_tcp, refused, too_long, unreachable,
+};
 use super::end::{LaneEnd, take_mark};
 use super::handle::{Handle, Orders};
 use super::keys::{Direction, Header, LaneSecret, Refused};
@@ -27,6 +29,8 @@ use crate::{TunnelError, clock};
 
 /// How long a link without a socket is left alone before it gets another.
 const REOPEN: Duration = Duration::from_secs(1);
+/// How long a link carries nothing, while others do, before that is told.
+const BLOCKED: Duration = Duration::from_secs(10);
 /// Reads of one device or socket in a row.
 const READS: usize = 16;
 
@@ -64,6 +68,7 @@ enum Command {
     Addresses(Vec<IpAddr>),
     Links(Vec<LaneLink>),
     Limiters(BTreeMap<String, PathLimiter>),
+    Refusing(bool),
     Status(Sender<BondStatus>),
 }
 
@@ -100,6 +105,7 @@ impl BondClient {
             links: BTreeMap::new(),
             limiters: BTreeMap::new(),
             session: None,
+            is_refusing: true,
             changed: Box::new(changed),
             lanes_up: 0,
             dropped: Dropped::default(),
@@ -131,6 +137,12 @@ impl BondClient {
         self.handle.tell(Command::Limiters(limiters));
     }
 
+    /// Whether packets are refused from now on, as at first, and their senders told: where no link has
+    /// carried any for a while, and programs are to look for another way.
+    pub fn set_refusing(&self, is_refusing: bool) {
+        self.handle.tell(Command::Refusing(is_refusing));
+    }
+
     /// How it is; `None` if it does not say.
     pub fn status(&self) -> Option<BondStatus> {
         self.handle.ask(Command::Status)
@@ -144,6 +156,8 @@ struct Link {
     /// The number of the interface that the socket is bound to, if it is bound to one.
     interface: Option<u32>,
     tried: Option<Instant>,
+    /// Whether it has been told that no packets get through while other links carry some.
+    is_blocked: bool,
 }
 
 impl Link {
@@ -183,6 +197,7 @@ struct Work {
     /// By the name of the link.
     limiters: BTreeMap<String, PathLimiter>,
     session: Option<Open>,
+    is_refusing: bool,
     changed: Box<dyn Fn(usize) + Send>,
     lanes_up: usize,
     dropped: Dropped,
@@ -241,11 +256,13 @@ impl Work {
             Command::Links(links) => {
                 self.set_links(links);
                 self.add_lanes(now);
+                self.session.iter_mut().for_each(|open| open.bond.note_links_changed(now));
             }
             Command::Limiters(limiters) => {
                 self.limiters = limiters;
                 self.add_lanes(now);
             }
+            Command::Refusing(is_refusing) => self.is_refusing = is_refusing,
             Command::Status(answer) => {
                 let _ = answer.send(self.status());
             }
@@ -276,7 +293,7 @@ impl Work {
                 tracing::warn!("link {}: there are too many to use it for UDP", config.name);
                 continue;
             };
-            let link = Link { socket: None, interface: None, tried: None, config };
+            let link = Link { socket: None, interface: None, tried: None, is_blocked: false, config };
             self.links.insert(lane_id(place, link.config.role), link);
         }
     }
@@ -330,6 +347,7 @@ impl Work {
         if !self.poller.is_ready(self.tun_source) {
             return true;
         }
+        let is_refusing = self.is_refusing;
         let (session, dropped) = (&mut self.session, &mut self.dropped);
         let errors = &mut self.errors;
         let mut refusals = Vec::new();
@@ -337,6 +355,10 @@ impl Work {
             let more = self.tun.read(|packet| match session {
                 // What the capture does not redirect, such as an answer without a question.
                 _ if is_tcp(packet) => dropped.tcp += 1,
+                _ if is_refusing => {
+                    dropped.refused += 1;
+                    refusals.extend(refused(packet).filter(|_| errors.take(now)));
+                }
                 Some(open) if !open.session.has_ipv6 && is_ipv6(packet) => {
                     dropped.no_ipv6 += 1;
                     refusals.extend(unreachable(packet));
@@ -421,6 +443,31 @@ impl Work {
         }
     }
 
+    /// Tells of links that carry nothing though others do, and when they do again. Where none does, whoever
+    /// hears how many are up tells it.
+    fn tell_blocked(&mut self) {
+        let Some(open) = &self.session else { return };
+        let now = clock::now();
+        for (&lane, link) in &mut self.links {
+            let down_for = open.bond.down_for(LaneId(lane), now);
+            let name = &link.config.name;
+            match down_for {
+                Some(time) if time >= BLOCKED && link.socket.is_some() && !link.is_blocked => {
+                    link.is_blocked = true;
+                    tracing::warn!(
+                        "{name}: no UDP comes through to the server and back; UDP, DNS and ICMP go over \
+                         other links, and TCP over this one, too, if it comes through"
+                    );
+                }
+                None if link.is_blocked => {
+                    link.is_blocked = false;
+                    tracing::info!("{name}: UDP comes through again");
+                }
+                _ => {}
+            }
+        }
+    }
+
     fn tell_change(&mut self) {
         while let Some((lane, status)) =
             self.session.as_mut().and_then(|open| open.bond.poll_held())
@@ -429,6 +476,9 @@ impl Work {
             tell_held(link.map_or("a link", |link| &link.config.name), &status);
         }
         let up = self.session.as_ref().map_or(0, |open| open.bond.lanes_up());
+        if up > 0 {
+            self.tell_blocked();
+        }
         if up != self.lanes_up {
             self.lanes_up = up;
             (self.changed)(up);

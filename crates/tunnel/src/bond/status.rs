@@ -53,6 +53,7 @@ pub(super) struct Dropped {
     pub(super) tcp: u64,
     pub(super) dns: u64,
     pub(super) no_ipv6: u64,
+    pub(super) refused: u64,
     pub(super) unproven: u64,
     pub(super) marked: u64,
 }
@@ -98,6 +99,11 @@ pub(super) fn counters(bond: BondCounters, unsent: Unsent, dropped: Dropped) -> 
             dropped.marked,
         ),
         ("no_ipv6", "packets of IPv6, which the server does not forward", dropped.no_ipv6),
+        (
+            "refused",
+            "packets refused, their senders told, as no lane had been up for a while",
+            dropped.refused,
+        ),
     ];
     let counted = all.into_iter().filter(|(.., value)| *value > 0);
     counted.map(|(name, about, value)| Counter { name, about, value }).collect()
