@@ -126,8 +126,8 @@ impl Lanes {
         if first {
         } else if is_strict {
             tracing::warn!(
-                "no answer by UDP from the server yet: until then UDP, DNS and ICMP go nowhere; if none \
-                 comes, a firewall may be in the way, there or here"
+                "no answer by UDP from the server yet: until then UDP and ICMP go nowhere, and DNS by TCP; if \
+                 none comes, a firewall may be in the way, there or here"
             );
         } else {
             tracing::warn!(

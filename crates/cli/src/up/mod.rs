@@ -219,7 +219,7 @@ const fn carries(packets: Packets) -> (&'static str, Option<&'static str>) {
         Packets::Carried => ("all TCP, UDP and ICMP", None),
         Packets::Refused => (
             "all TCP",
-            Some("UDP, DNS and ICMP: refused, as no link carries them to the server"),
+            Some("UDP and ICMP: refused, as no link carries them to the server; DNS: by TCP"),
         ),
     }
 }

@@ -10,6 +10,7 @@ use weftline_lab::netns::Netns;
 use weftline_net::KillSwitch;
 
 use crate::common::{Daemon, PATIENCE, accept, patient, until};
+use crate::lanes::dns::QUERY;
 use crate::lanes::{ALL, Echo, ask, block_udp, is_refused, ping};
 use crate::network::{FAR_V4, Network, SERVER, SITE_V6, ip, join, text};
 use crate::site::Site;
@@ -85,13 +86,22 @@ fn where_no_udp_comes_through_it_is_refused() {
     block_udp(&net, 4433, true);
     let mut up = strict_up(&net, &invite, &[]);
     up.says("up:");
-    net.comes_to_show("UDP, DNS and ICMP: refused");
+    net.comes_to_show("UDP and ICMP: refused");
     net.comes_to_show("weft0: all TCP of this machine");
     let socket = net.client.run(|| UdpSocket::bind("0.0.0.0:0")).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
     net.client.run(|| socket.connect(far.address)).unwrap();
     is_refused(&socket);
     net.comes_to_see(&site, "198.51.100.1");
+    // Names need no lane: who asks is to do so by TCP.
+    net.client.run(|| socket.connect(ROUTER)).unwrap();
+    let (mut answer, mut length) = ([0; 512], 0);
+    until("a question is answered", || {
+        let _ = socket.send(QUERY);
+        length = socket.recv(&mut answer).unwrap_or(0);
+        length > 0
+    });
+    assert_eq!((&answer[..2], answer[2] & 0x82), (&QUERY[..2], 0x82), "cut: {answer:?}");
     block_udp(&net, 4433, false);
     net.comes_to_show(ALL);
     assert_eq!(text(&ask(&net, far.address, b"who")), "198.51.100.1 who");

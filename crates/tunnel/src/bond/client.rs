@@ -12,6 +12,7 @@ use weftline_core::datagram::{Bond, LaneId, LaneState};
 use weftline_core::limiter::PathLimiter;
 use weftline_core::{Instant, Role};
 
+use super::dns::by_tcp;
 use super::address::{
     ErrorPace, destination_of, is_ipv6, is_tcp, refused, too_long, unreachable,
 };
@@ -348,6 +349,7 @@ impl Work {
             return true;
         }
         let is_refusing = self.is_refusing;
+        let has_lane = self.session.as_ref().is_some_and(|open| open.bond.lanes_up() > 0);
         let (session, dropped) = (&mut self.session, &mut self.dropped);
         let errors = &mut self.errors;
         let mut refusals = Vec::new();
@@ -355,6 +357,13 @@ impl Work {
             let more = self.tun.read(|packet| match session {
                 // What the capture does not redirect, such as an answer without a question.
                 _ if is_tcp(packet) => dropped.tcp += 1,
+                // What TCP can do needs no lane.
+                _ if (is_refusing || !has_lane)
+                    && let Some(answer) = by_tcp(packet) =>
+                {
+                    dropped.by_tcp += 1;
+                    refusals.push(answer);
+                }
                 _ if is_refusing => {
                     dropped.refused += 1;
                     refusals.extend(refused(packet).filter(|_| errors.take(now)));

@@ -291,16 +291,30 @@ fn answer(asked: &Asked, message: &[u8]) -> Option<Reply> {
     let Ends { from, to, .. } = asked.ends;
     let headers = if from.is_ipv4() { 28 } else { 48 };
     let whole = (message.len() + headers <= MTU).then(|| udp_packet(to, from, message)).flatten();
-    let cut = || {
-        let mut short = message[..HEADER].to_vec();
-        short[2] |= TRUNCATED;
-        // One question, and nothing else.
-        short[4..HEADER].copy_from_slice(&[0, 1, 0, 0, 0, 0, 0, 0]);
-        short.extend_from_slice(question_of(&asked.question)?);
-        udp_packet(to, from, &short)
-    };
+    let cut = || udp_packet(to, from, &cut(message, &asked.question)?);
     let cut = (message.len() > SHORT).then(cut).flatten();
     (whole.is_some() || cut.is_some()).then_some(Reply { whole, cut })
+}
+
+/// What is left of an answer that does not fit: its header, which says so, and the question.
+fn cut(message: &[u8], question: &[u8]) -> Option<Vec<u8>> {
+    let mut short = message[..HEADER].to_vec();
+    short[2] |= TRUNCATED;
+    // One question, and nothing else.
+    short[4..HEADER].copy_from_slice(&[0, 1, 0, 0, 0, 0, 0, 0]);
+    short.extend_from_slice(question_of(question)?);
+    Some(short)
+}
+
+/// The packet by which whoever sent a packet with a question asks again over TCP (RFC 7766 §5), which needs no
+/// lane; `None` if it has none.
+pub(super) fn by_tcp(packet: &[u8]) -> Option<Vec<u8>> {
+    let ends = Ends::of(packet)?;
+    let at = ends.transport.filter(|_| ends.is_udp_to(PORT))? + 8;
+    let question = packet.get(at..).filter(|one| is_question(one))?;
+    let mut answer = cut(question, question)?;
+    answer[2] |= RESPONSE;
+    udp_packet(ends.to, ends.from, &answer)
 }
 
 /// The first question of a message: a name, its type and class.
@@ -397,6 +411,22 @@ mod tests {
             assert!(asked_at.elapsed() >= PATIENCE, "what was in time is not handed on");
             assert!(begun.elapsed() < HANGS, "no answer is in time");
         }
+    }
+
+    #[test]
+    fn a_question_that_no_lane_carries_is_asked_again_by_tcp() {
+        let told = by_tcp(&packet()).unwrap();
+        let ends = Ends::of(&told).unwrap();
+        let (asked, of) = (Ends::of(&packet()).unwrap(), &told[28..]);
+        assert_eq!((ends.from, ends.to), (asked.to, asked.from));
+        assert!(answers(QUERY, of));
+        assert_eq!((of[2] & TRUNCATED, of.len()), (TRUNCATED, QUERY.len()));
+        // An answer is none, nor is what goes to another port.
+        assert_eq!(by_tcp(&told), None);
+        let elsewhere = udp_packet(asked.from, "192.0.2.7:54".parse().unwrap(), QUERY);
+        assert_eq!(by_tcp(&elsewhere.unwrap()), None);
+        let answer = udp_packet(asked.from, asked.to, of);
+        assert_eq!(by_tcp(&answer.unwrap()), None);
     }
 
     #[test]

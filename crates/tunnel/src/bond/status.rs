@@ -54,6 +54,7 @@ pub(super) struct Dropped {
     pub(super) dns: u64,
     pub(super) no_ipv6: u64,
     pub(super) refused: u64,
+    pub(super) by_tcp: u64,
     pub(super) unproven: u64,
     pub(super) marked: u64,
 }
@@ -99,6 +100,11 @@ pub(super) fn counters(bond: BondCounters, unsent: Unsent, dropped: Dropped) -> 
             dropped.marked,
         ),
         ("no_ipv6", "packets of IPv6, which the server does not forward", dropped.no_ipv6),
+        (
+            "by_tcp",
+            "questions to DNS that were to be asked again by TCP, as no lane was up",
+            dropped.by_tcp,
+        ),
         (
             "refused",
             "packets refused, their senders told, as no lane had been up for a while",
