@@ -5,19 +5,22 @@
 //! packets by number: what differs is what the endpoints make of it. The cases, the tolerances and
 //! their reasons are in `conformance/cases.toml`.
 //!
-//! `make test-lab` runs every case in both worlds. A case whose first seed is out of tolerance is run
-//! again with others, nothing beside it, until there are five, and the mean decides: noise of the
-//! machine goes away with repetition, an error of a model does not. Runs on a machine that was not
-//! quiet do not count if there are others; a case that is out of tolerance with fewer than three
-//! quiet runs is inconclusive.
+//! `make test-lab` runs every case in both worlds with three seeds, and the mean decides. A case that is
+//! out of tolerance is run again with others, nothing beside it, until five runs were quiet, and then
+//! the mean of all decides: noise of the machine goes away with repetition, an error of a model does
+//! not. Runs on a machine that was not quiet do not count if there are others; a case that is out of
+//! tolerance with fewer than three quiet runs is inconclusive.
 //!
 //! `sudo -E scripts/test-lab agrees` prints the table; `WEFTLINE_CONFORMANCE=fbdt` runs only cases
-//! with that in their name, and `WEFTLINE_CONFORMANCE_SEEDS=3` begins with so many seeds.
+//! with that in their name, and `WEFTLINE_CONFORMANCE_SEEDS=5` begins with so many seeds.
 //! `WEFTLINE_KEEP_KERNEL=1` writes what the kernel did in `conformance/kernel.jsonl`, where `make
-//! test` holds the simulator against it by the same tolerances.
+//! test` holds the simulator against it by the same tolerances, and the tables of docs/validation.md
+//! against both; `WEFTLINE_BLESS=1` writes these anew.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 mod common;
+#[path = "conformance/page.rs"]
+mod page;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write as _;
@@ -37,7 +40,8 @@ use weftline_scenario::RunRecord;
 
 /// Lab runs at once: each needs a tenth of a core or two at the rates of the cases.
 const AT_ONCE: usize = 3;
-/// Seeds whose mean decides where the first was out of tolerance.
+/// Seeds whose mean decides, and of how many runs where that of the first was out of tolerance.
+const SEEDS: u64 = 3;
 const SEEDS_MAX: u64 = 5;
 
 // ---- the table ----
@@ -277,9 +281,20 @@ struct Measured {
     case: String,
     /// Its release.
     kernel: String,
-    /// The seeds whose runs are in the means.
+    /// The seeds of its runs.
     seeds: Vec<u64>,
-    figures: BTreeMap<String, f64>,
+    /// Of every figure that the records have, each run's.
+    figures: BTreeMap<String, Vec<f64>>,
+}
+
+impl Measured {
+    /// The mean over its runs.
+    fn mean(&self, figure: &str) -> f64 {
+        let values = self.figures.get(figure).unwrap_or_else(|| {
+            panic!("{}: no {figure}; measure it: WEFTLINE_KEEP_KERNEL=1", self.case)
+        });
+        values.iter().sum::<f64>() / values.len() as f64
+    }
 }
 
 fn measured_file() -> PathBuf {
@@ -301,8 +316,10 @@ fn keep(cases: &[Case], done: &[Done]) {
         let lab: Vec<&RunRecord> = runs.iter().map(|run| &run.lab).collect();
         // Six places are more than any two runs have in common.
         let round = |value: f64| (value * 1e6).round() / 1e6;
-        let figures =
-            named(case).map(|(figure, _)| (figure.0.to_owned(), round(mean(case, figure, &lab))));
+        let figures = FIGURES.into_iter().filter_map(|(name, _, of)| {
+            let values: Option<Vec<f64>> = lab.iter().map(|run| of(run).map(round)).collect();
+            Some((name.to_owned(), values?))
+        });
         let seeds = runs.iter().map(|run| run.seed).collect();
         let one = Measured {
             case: case.name(),
@@ -489,14 +506,15 @@ fn every_case_compares_figures_and_has_its_scenario() {
 fn the_simulator_agrees_with_what_the_kernel_did() {
     let (cases, measured) = (cases(), measured());
     let jobs = Mutex::new(measured.iter().collect::<VecDeque<_>>());
-    let wrong = Mutex::new(Vec::new());
+    let (wrong, rows) = (Mutex::new(Vec::new()), Mutex::new(BTreeMap::new()));
     let check = |kernel: &Measured| {
         let case = cases.iter().find(|case| case.name() == kernel.case);
         let case = case.unwrap_or_else(|| panic!("no case '{}'", kernel.case));
         let sim: Vec<RunRecord> =
             kernel.seeds.iter().map(|&seed| record_of(case, "sim", seed).unwrap()).collect();
         let sim: Vec<&RunRecord> = sim.iter().collect();
-        let compared = beside(case, &sim, |figure| kernel.figures[figure.0]);
+        rows.lock().unwrap().insert(case.name(), page::row(case, &sim, kernel));
+        let compared = beside(case, &sim, |figure| kernel.mean(figure.0));
         let out = compared.into_iter().filter(|one| !one.holds());
         out.for_each(|one| wrong.lock().unwrap().push((case.name(), kernel.kernel.clone(), one)));
     };
@@ -516,6 +534,7 @@ fn the_simulator_agrees_with_what_the_kernel_did() {
     let known: BTreeSet<&str> = measured.iter().map(|kernel| kernel.case.as_str()).collect();
     let unknown = cases.iter().map(Case::name).filter(|name| !known.contains(name.as_str()));
     assert_eq!(unknown.collect::<Vec<_>>(), [""; 0], "measure them: WEFTLINE_KEEP_KERNEL=1");
+    page::check(&cases, &rows.into_inner().unwrap());
 }
 
 /// Where the worlds are known to be apart the simulator has its side of it, as far as numbers say.
@@ -568,7 +587,7 @@ fn the_simulator_agrees_with_the_kernel() {
     }
     let only = std::env::var("WEFTLINE_CONFORMANCE").unwrap_or_default();
     let seeds = std::env::var("WEFTLINE_CONFORMANCE_SEEDS");
-    let seeds: u64 = seeds.map_or(1, |text| text.parse().expect("a number of seeds"));
+    let seeds: u64 = seeds.map_or(SEEDS, |text| text.parse().expect("a number of seeds"));
     let cases: Vec<Case> = cases().into_iter().filter(|case| case.name().contains(&only)).collect();
     assert!(!cases.is_empty(), "no case has '{only}' in its name");
     let done = run_cases(&cases, seeds);
