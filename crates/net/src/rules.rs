@@ -93,7 +93,7 @@ impl Scope {
 pub(crate) fn rule_of_own(own: IpAddr) -> Rule {
     let (length, place) = if own.is_ipv6() { (128, 0) } else { (32, 3) };
     let rule = Rule::new(own.is_ipv6(), FIRST_RULE + place, RuleAction::Lookup(TABLE));
-    Rule { from: Some((own, length)), ..rule }
+    Rule { from: Some((own, length)), protocol: None, ..rule }
 }
 
 /// What has no source address yet comes to us, but for what is on a link's own network; and so does what

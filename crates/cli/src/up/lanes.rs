@@ -233,9 +233,11 @@ impl ScopeKeeper {
                 lanes_up.wait_for(|n| *n == 0).await.ok()?;
                 tracing::warn!("no link carries UDP to the server now");
             }
-            let back = tokio::time::timeout(WITHOUT_LANES, lanes_up.wait_for(|n| *n > 0)).await;
+            let back = lanes_up.wait_for(|n| *n > 0);
+            let back = tokio::time::timeout(WITHOUT_LANES, back).await.map(|back| back.is_ok());
             match back {
-                Ok(back) => drop(back.ok()?),
+                Ok(true) => {}
+                Ok(false) => return None,
                 // Nothing goes past the server: what cannot be carried is refused.
                 Err(_) if self.is_strict => {
                     self.tell(Packets::Refused);

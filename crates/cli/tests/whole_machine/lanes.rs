@@ -521,7 +521,10 @@ fn without_lanes_tcp_goes_on_alone() {
     let ours = rules.lines().filter(|line| line.contains("30565"));
     // What has our address already is for us, whatever it is: no other link has a way for it.
     let new = ours.filter(|rule| !rule.contains("from 10.87."));
-    assert!(new.clone().count() > 0 && new.clone().all(|rule| rule.contains("ipproto tcp")), "{rules}");
+    assert!(
+        new.clone().count() > 0 && new.clone().all(|rule| rule.contains("ipproto tcp")),
+        "{rules}"
+    );
     // One that may do more in its place is noticed.
     server.signal("-KILL");
     assert_eq!(server.end().0, None);

@@ -12,10 +12,8 @@ use weftline_core::datagram::{Bond, LaneId, LaneState};
 use weftline_core::limiter::PathLimiter;
 use weftline_core::{Instant, Role};
 
+use super::address::{ErrorPace, destination_of, is_ipv6, is_tcp, refused, too_long, unreachable};
 use super::dns::by_tcp;
-use super::address::{
-    ErrorPace, destination_of, is_ipv6, is_tcp, refused, too_long, unreachable,
-};
 use super::end::{LaneEnd, take_mark};
 use super::handle::{Handle, Orders};
 use super::keys::{Direction, Header, LaneSecret, Refused};
@@ -294,7 +292,8 @@ impl Work {
                 tracing::warn!("link {}: there are too many to use it for UDP", config.name);
                 continue;
             };
-            let link = Link { socket: None, interface: None, tried: None, is_blocked: false, config };
+            let link =
+                Link { socket: None, interface: None, tried: None, is_blocked: false, config };
             self.links.insert(lane_id(place, link.config.role), link);
         }
     }
