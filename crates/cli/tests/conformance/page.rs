@@ -8,9 +8,9 @@ use weftline_scenario::RunRecord;
 
 use super::{Case, FIGURES, Measured, mean};
 
-const BEGIN: &str =
-    "<!-- the cases: WEFTLINE_BLESS=1 cargo test -p weftline-cli --test conformance -->\n";
-const END: &str = "<!-- the end of the cases -->\n";
+/// The headings of the first table, and of what follows the last one.
+const BEGIN: &str = "### One connection, no loss\n";
+const END: &str = "### Ordinary bonds\n";
 
 /// A table: its heading, which cases are in it, and which figures.
 type Section = (&'static str, fn(&Case) -> bool, &'static [&'static str]);
@@ -109,9 +109,9 @@ pub(super) fn row(case: &Case, sim: &[&RunRecord], kernel: &Measured) -> Row {
 }
 
 fn tables(cases: &[Case], rows: &BTreeMap<String, Row>) -> String {
-    let mut text = BEGIN.to_owned();
+    let mut text = String::new();
     for (title, is_in, figures) in SECTIONS {
-        let _ = write!(text, "\n### {title}\n\n| case |");
+        let _ = write!(text, "### {title}\n\n| case |");
         for figure in figures {
             let _ = write!(text, " {} |", heading(figure).0);
         }
@@ -127,21 +127,24 @@ fn tables(cases: &[Case], rows: &BTreeMap<String, Row>) -> String {
             }
             text.push('\n');
         }
+        text.push('\n');
     }
-    text.push('\n');
-    text + END
+    text
 }
 
 /// Holds the page against what both worlds have.
 pub(super) fn check(cases: &[Case], rows: &BTreeMap<String, Row>) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/validation.md");
     let page = std::fs::read_to_string(&file).unwrap();
-    let (before, rest) = page.split_once(BEGIN).expect("the page marks where the cases begin");
-    let (_, after) = rest.split_once(END).expect("the page marks where the cases end");
-    let whole = format!("{before}{}{after}", tables(cases, rows));
+    let begin = page.find(BEGIN).expect("the first table has its heading");
+    let end = page.find(END).expect("what follows the tables has its heading");
+    let whole = format!("{}{}{}", &page[..begin], tables(cases, rows), &page[end..]);
     if std::env::var_os("WEFTLINE_BLESS").is_some() {
         return std::fs::write(&file, whole).unwrap();
     }
     let differ = page.lines().zip(whole.lines()).find(|(old, new)| old != new);
-    assert!(page == whole, "docs/validation.md is out of date: WEFTLINE_BLESS=1; {differ:?}");
+    assert!(
+        page == whole,
+        "docs/validation.md is out of date: WEFTLINE_BLESS=1 makes it anew; {differ:?}"
+    );
 }
