@@ -547,8 +547,12 @@ impl Capture {
             *held
         };
         for &ipv6 in held.families() {
+            // Sockets may have the device's address for as long as there is the device.
+            let own = rule_of_own(held.address(ipv6));
+            let rules: Vec<_> =
+                self.rules(held, ipv6).into_iter().filter(|rule| *rule != own).collect();
             // What is refused is told of there.
-            let _ = self.delete_rules(&self.rules(held, ipv6));
+            let _ = self.delete_rules(&rules);
         }
     }
 
@@ -600,6 +604,9 @@ fn disable_ipv6(interface: &str) -> String {
 impl Drop for Capture {
     fn drop(&mut self) {
         self.release();
+        let held = self.held();
+        let own = held.families().iter().map(|&ipv6| rule_of_own(held.address(ipv6)));
+        let _ = self.delete_rules(&own.collect::<Vec<_>>());
     }
 }
 

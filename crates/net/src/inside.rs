@@ -88,7 +88,7 @@ mod tests {
     fn link(index: u32, name: &str, kind: &str, master: Option<u32>) -> Link {
         let (name, kind) = (name.to_owned(), kind.to_owned());
         let ethernet = !(name.starts_with("tun") || kind == "wireguard");
-        Link { index, name, kind, up: true, loopback: false, ethernet, master }
+        Link { index, name, kind, up: true, running: true, loopback: false, ethernet, master }
     }
 
     #[test]

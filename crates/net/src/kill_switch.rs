@@ -497,6 +497,7 @@ mod tests {
             name: name.to_owned(),
             kind: String::new(),
             up: true,
+            running: true,
             loopback,
             ethernet: true,
             master: None,

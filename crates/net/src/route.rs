@@ -43,6 +43,8 @@ const NOTHING: u8 = 3;
 const UNREACHABLE: u8 = 7;
 /// Flags of a link (linux/if.h).
 const UP: u32 = 1;
+/// `IFF_RUNNING`: up, and with a carrier.
+const RUNNING: u32 = 1 << 6;
 const LOOPBACK: u32 = 8;
 /// A link's type (linux/if_arp.h, `ARPHRD_ETHER`).
 const ETHERNET: u16 = 1;
@@ -64,6 +66,8 @@ pub struct Link {
     pub kind: String,
     /// Whether it is set up.
     pub up: bool,
+    /// Whether it has a carrier besides: a cable that is plugged in, a radio that is registered.
+    pub running: bool,
     /// Whether it is the loopback device.
     pub loopback: bool,
     /// Whether it carries frames of Ethernet, as a card or a `tap` does, and no bare packets.
@@ -492,6 +496,7 @@ fn parse_link(payload: &[u8]) -> Option<Link> {
         name: String::new(),
         kind: String::new(),
         up: flags & UP != 0,
+        running: flags & RUNNING != 0,
         loopback: flags & LOOPBACK != 0,
         ethernet: u16_at(payload, 2)? == ETHERNET,
         master: None,

@@ -270,6 +270,14 @@ mod tests {
             assert!(shared.iter().all(|rules| rules.len() == number), "{scope:?}: {shared:#?}");
             assert!(shared.concat().iter().all(is_ours));
         }
+        for own in [addresses_v4(2)[0], own] {
+            let rule = rule_of_own(own);
+            assert!(is_ours(&rule) && rule.protocol.is_none());
+            for scope in [Scope::Tcp, wide] {
+                let rules = if own.is_ipv6() { rules_v6(own, scope) } else { rules_v4(own, scope) };
+                assert!(rules.contains(&rule), "{own} {scope:?}");
+            }
+        }
         let all = ours(Scope::Tcp);
         assert_eq!(all[2].len(), 1 + 1 + 2 + 2);
         assert!(all.concat().iter().all(is_ours));

@@ -109,8 +109,13 @@ impl Control {
         }
     }
 
-    /// How long nothing has come from the peer, on any path. One that is asked answers every ten seconds or so
-    /// even if nothing is carried.
+    /// Asks the peer for a sign of life on each path; [`unheard_for`](Self::unheard_for) tells when it has
+    /// come.
+    pub fn ask(&self) {
+        self.shared.ask();
+    }
+
+    /// How long nothing has come from the peer, on any path.
     pub fn unheard_for(&self) -> Duration {
         self.shared.unheard_for()
     }

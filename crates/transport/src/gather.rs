@@ -6,6 +6,7 @@
 //! looks at the socket by itself once a millisecond. While few bytes come it is woken for each, so that
 //! a question and its answer wait for nothing.
 
+use std::cell::RefCell;
 use std::io;
 use std::time::Duration;
 
@@ -23,6 +24,8 @@ const BUSY_READS: u32 = 3;
 const BUSY_BYTES: usize = 4 << 10;
 /// An interval that brings less is not busy any more: one packet.
 const QUIET_BYTES: usize = 1500;
+/// So many bytes are little.
+pub(crate) const LITTLE: usize = 4 << 10;
 /// A reader that gathers is woken for so many bytes at once.
 const LARGE_READ: i32 = 128 << 10;
 
@@ -54,8 +57,7 @@ impl Gather {
                     () = tokio::time::sleep_until(clock::to_tokio(at)) => {}
                 },
             }
-            into.reserve(room);
-            let read = match take(stream, into) {
+            let read = match take(stream, into, room) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
                 read => Some(read?),
             };
@@ -88,8 +90,27 @@ impl Gather {
     }
 }
 
-/// Reads what the socket has, whether the runtime knows of it or not.
-fn take(stream: &TcpStream, into: &mut BytesMut) -> io::Result<usize> {
+thread_local! {
+    /// Where little is read first.
+    static SMALL: RefCell<BytesMut> = RefCell::new(BytesMut::with_capacity(LITTLE));
+}
+
+/// Reads what the socket has, whether the runtime knows of it or not. Of a reader that has never had much
+/// nothing waits in a buffer of its own, of which many would be idle.
+fn take(stream: &TcpStream, into: &mut BytesMut, room: usize) -> io::Result<usize> {
+    if room > LITTLE {
+        into.reserve(room);
+        return receive(stream, into);
+    }
+    SMALL.with_borrow_mut(|small| {
+        small.clear();
+        let read = receive(stream, small)?;
+        into.extend_from_slice(small);
+        Ok(read)
+    })
+}
+
+fn receive(stream: &TcpStream, into: &mut BytesMut) -> io::Result<usize> {
     let space = into.capacity() - into.len();
     let mut taken = None;
     // If the runtime takes the socket for readable, a short read tells that it is empty now: the next
@@ -129,6 +150,30 @@ mod tests {
         assert_eq!(gather.look_at, None);
     }
 
+    /// Whatever fits, and in whichever buffer, bytes come behind those that are there.
+    #[tokio::test]
+    async fn all_is_read_in_its_order_into_any_room() {
+        for room in [LITTLE, LITTLE + 1, 64 << 10] {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let mut peer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            let (stream, _) = listener.accept().await.unwrap();
+            let sent: Vec<u8> = (0..100_000_u32).map(|n| (n / 7) as u8).collect();
+            let parts = [LITTLE, 1, LITTLE - 1, LITTLE + 1, 3 * LITTLE];
+            let mut into = BytesMut::from(&b"before"[..]);
+            let mut gather = Gather::default();
+            let (mut from, mut turn) = (0, 0);
+            while from < sent.len() {
+                let until = sent.len().min(from + parts[turn % parts.len()]);
+                peer.write_all(&sent[from..until]).await.unwrap();
+                (from, turn) = (until, turn + 1);
+                while into.len() < from + 6 {
+                    assert!(gather.read(&stream, &mut into, room).await.unwrap() > 0);
+                }
+            }
+            assert!(into[..6] == *b"before" && into[6..] == sent[..], "{room}");
+        }
+    }
+
     #[tokio::test]
     async fn nothing_stays_in_the_socket_in_either_way_of_reading() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -136,13 +181,14 @@ mod tests {
         let (stream, _) = listener.accept().await.unwrap();
         let mut gather = Gather::default();
         for round in 0..20_u8 {
+            let room = if round % 2 == 0 { LITTLE } else { LITTLE + 1 };
             // As if it had been busy: the kernel will not wake the reader for one byte.
             gather.look_at = Some(clock::now());
             sys::set_receive_low_water(&stream, LARGE_READ).unwrap();
             for byte in [round, round + 100] {
                 let mut into = BytesMut::new();
                 peer.write_all(&[byte]).await.unwrap();
-                assert_eq!(gather.read(&stream, &mut into, 4096).await.unwrap(), 1);
+                assert_eq!(gather.read(&stream, &mut into, room).await.unwrap(), 1);
                 assert_eq!(into[..], [byte]);
             }
             assert_eq!(gather.look_at, None, "few bytes come");

@@ -25,7 +25,7 @@ use crate::coop::CoopBudget;
 use crate::coupling;
 use crate::error::Error;
 use crate::events::PathEventKind;
-use crate::gather::Gather;
+use crate::gather::{self, Gather};
 use crate::handshake::Awaited;
 use crate::shared::{Shared, path_event};
 use crate::socket::{LowWater, TcpInfo, is_writable};
@@ -34,8 +34,10 @@ use crate::tls;
 
 /// Room made for a read of a socket: a page at first, and up to what one path of 2 Gb/s delivers in
 /// a millisecond when reads fill it.
-const READ_LEAST: usize = 4 << 10;
+const READ_LEAST: usize = gather::LITTLE;
 const READ_MOST: usize = 256 << 10;
+/// A buffer that is larger is given back when it is empty and the last read was smaller.
+const KEPT: usize = 256;
 /// Frames per system call.
 const WRITE_SLICES: usize = 64;
 /// The kernel is asked about a subflow at most this often.
@@ -266,13 +268,16 @@ pub(crate) fn start(
         coop: CoopBudget::default(),
         gather: Gather::default(),
         room: READ_LEAST,
+        last: 0,
         closed: false,
     };
     let reading = read(source, parts.input, awaited);
     let shared = Arc::clone(&announcer.shared);
     let writing = write(shared, id, attached.wake, Arc::clone(&socket), parts.first);
+    // Begun here: what runs them would else keep the room that each of them takes before it begins.
+    let both = [AbortOnDrop(tokio::spawn(reading)), AbortOnDrop(tokio::spawn(writing))];
     tokio::spawn(async move {
-        let run = run(&announcer.shared, socket, reading, writing, stopped);
+        let run = run(&announcer.shared, socket, both, stopped);
         let reason = tokio::select! {
             reason = run => reason,
             () = attached.leave.notified() => SubflowEnd::Removed,
@@ -288,12 +293,9 @@ pub(crate) fn start(
 async fn run(
     shared: &Arc<Shared>,
     closing: Arc<Socket>,
-    reading: impl Future<Output = io::Result<()>> + Send + 'static,
-    writing: impl Future<Output = io::Result<()>> + Send + 'static,
+    [mut reader, mut writer]: [AbortOnDrop; 2],
     stopped: oneshot::Receiver<SubflowEnd>,
 ) -> SubflowEnd {
-    let mut reader = AbortOnDrop(tokio::spawn(reading));
-    let mut writer = AbortOnDrop(tokio::spawn(writing));
     let stopped = async {
         // Dropping the sender does not stop the subflow.
         let Ok(why) = stopped.await else { return std::future::pending().await };
@@ -361,6 +363,9 @@ async fn read(mut source: Source, mut input: BytesMut, awaited: Option<Awaited>)
         if !input.is_empty() {
             let (id, peer) = (source.announcer.id, source.socket.peer);
             source.announcer.shared.handle_input(id, &mut input, peer);
+            if input.is_empty() && input.capacity() > KEPT && source.last < KEPT {
+                input = BytesMut::new();
+            }
         }
         if source.closed {
             return Ok(());
@@ -410,6 +415,8 @@ struct Source {
     gather: Gather,
     /// Made for the next read.
     room: usize,
+    /// Bytes of the last read.
+    last: usize,
     /// Whether the peer has closed.
     closed: bool,
 }
@@ -419,7 +426,10 @@ impl Source {
     async fn more(&mut self, input: &mut BytesMut) -> io::Result<()> {
         let socket = &*self.socket;
         let into = if socket.cipher.is_some() { &mut self.encrypted } else { &mut *input };
-        let read = self.gather.read(&socket.stream, into, self.room).await?;
+        // After little, little is expected, so that a large buffer is not made for each acknowledgement.
+        let room = if self.last < KEPT { READ_LEAST } else { self.room };
+        let read = self.gather.read(&socket.stream, into, room).await?;
+        self.last = read;
         self.closed = read == 0;
         if let Some(cipher) = &socket.cipher {
             let received = cipher.decrypt(&mut self.encrypted, input)?;
@@ -432,6 +442,9 @@ impl Source {
                 return Err(io::Error::new(io::ErrorKind::UnexpectedEof, why));
             }
             self.closed |= received.closed;
+            if self.encrypted.is_empty() && self.encrypted.capacity() > KEPT && read < KEPT {
+                self.encrypted = BytesMut::new();
+            }
         }
         if read >= self.room {
             self.grow_room((read * 2).min(READ_MOST));

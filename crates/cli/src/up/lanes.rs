@@ -148,6 +148,11 @@ impl Lanes {
         self.packets.clone()
     }
 
+    /// Links have other addresses or routes, or are plugged in: what carried nothing may do so now.
+    pub(super) fn note_links_changed(&self) {
+        self.bond.note_links_changed();
+    }
+
     /// Takes links that have come, and addresses that have changed.
     pub(super) fn follow(&self, links: Vec<LaneLink>) {
         self.bond.set_links(links);
@@ -286,6 +291,8 @@ impl ScopeKeeper {
 
     /// As [`Self::widen`].
     async fn narrow(&self) -> Option<()> {
+        // Of those that are to go past the server some still come to the device.
+        self.bond.set_refusing(true);
         let mut wait = RETRY;
         loop {
             let done = self.capture.upgrade()?.narrow();

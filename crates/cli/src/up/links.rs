@@ -207,6 +207,7 @@ mod tests {
             name: name.to_owned(),
             kind: kind.to_owned(),
             up: true,
+            running: true,
             loopback: false,
             ethernet: true,
             master: None,

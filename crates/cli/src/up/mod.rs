@@ -429,7 +429,7 @@ impl Up {
         };
         let running = tokio::spawn(forwarder.run(stopping, async {}));
         let following = async {
-            let mut is_watched = true;
+            let (mut is_watched, mut plugged) = (true, presence::plugged().unwrap_or_default());
             loop {
                 let look = strict.as_ref().map(|_| strict::LOOK);
                 let look = async { tokio::time::sleep(look.unwrap_or(Duration::MAX)).await };
@@ -446,11 +446,15 @@ impl Up {
                     }
                 }
                 strict.iter_mut().for_each(Strict::keep);
-                ways.send_if_modified(|ways| changes(ways, &presence::ways()));
+                let has_other_ways = ways.send_if_modified(|ways| changes(ways, &presence::ways()));
+                let others = presence::plugged().filter(|now| changes(&mut plugged, now));
                 if let Err(error) = keep(&capture) {
                     return error;
                 }
                 follow(&client, &basis, &mut links, &journal, lanes.as_ref());
+                if has_other_ways || others.is_some() {
+                    lanes.iter().for_each(Lanes::note_links_changed);
+                }
                 tokio::time::sleep(PAUSE).await;
             }
         };

@@ -1,13 +1,14 @@
 //! Whether the server is there. Where it is not for a while, over any link, nothing is captured, so that this
 //! machine speaks with the internet by itself until the server answers again.
 
+use std::net::IpAddr;
 use std::sync::Weak;
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
 use weftline::refusal::{EXPIRED, TOKEN};
-use weftline::{Client, Control, Error, InternetOffer};
+use weftline::{Client, Control, Error, InternetOffer, LaneControl};
 use weftline_net::{Capture, Route, Routes};
 
 /// How long the server may be away before it is gone; and how long it counts as gone, or as there again, at
@@ -20,9 +21,11 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const AGAIN: Duration = Duration::from_secs(1);
 const AGAIN_LATER: Duration = Duration::from_secs(5);
 const IN_USE: Duration = Duration::from_secs(10);
-/// A connection that has heard something within this time tells that it is there, so that no other has to be
-/// made for a question: those that carry nothing ask each other every ten seconds at most.
-const LATELY: Duration = Duration::from_secs(12);
+/// How long the connections that there are have for an answer before another one is made for the question, which
+/// costs some kilobytes; how many are asked, the newest; and how often it is looked whether they have heard one.
+const SOON: Duration = Duration::from_secs(1);
+const ASKED: usize = 4;
+const LOOK: Duration = Duration::from_millis(50);
 const IDLE: Duration = Duration::from_secs(300);
 /// How long it is asked often.
 const OFTEN_FOR: Duration = Duration::from_secs(60);
@@ -105,14 +108,12 @@ impl Watcher {
             was_denied = is_denied;
             let mut ways = self.ways.clone();
             ways.mark_unchanged();
-            let lately = heard_lately().filter(|_| !is_up && !is_denied);
             let is_heard = is_up
-                || lately.is_some()
                 || tokio::select! {
-                    is_heard = self.asks() => is_heard,
+                    is_heard = self.answers(is_denied) => is_heard,
                     Ok(()) = ways.changed() => false,
                 };
-            presence.note(is_heard, lately.unwrap_or_else(Instant::now));
+            presence.note(is_heard, Instant::now());
             let has_changed = self.ways.has_changed().unwrap_or(false);
             let has_way = !self.ways.borrow_and_update().is_empty();
             if has_changed || !(is_heard || has_way) {
@@ -125,9 +126,7 @@ impl Watcher {
             }
             let wait = match is_heard {
                 _ if is_up => IDLE,
-                true if is_used() => {
-                    lately.map_or(IN_USE, |at| IN_USE.saturating_sub(at.elapsed()).max(AGAIN))
-                }
+                true if is_used() => IN_USE,
                 true => IDLE,
                 false if presence.heard.elapsed() < OFTEN_FOR => AGAIN,
                 false => AGAIN_LATER,
@@ -143,7 +142,13 @@ impl Watcher {
         }
     }
 
-    /// Whether the server answers.
+    /// Whether the server answers, to a connection that there is or to another one. Those that there are of a
+    /// client that is denied go on, and say nothing of what is let in.
+    async fn answers(&self, is_denied: bool) -> bool {
+        (!is_denied && answers().await) || self.asks().await
+    }
+
+    /// Whether the server answers to another connection.
     async fn asks(&self) -> bool {
         match tokio::time::timeout(PATIENCE, InternetOffer::ask(&self.client)).await {
             Ok(Ok(_)) => true,
@@ -229,15 +234,40 @@ pub(super) fn ways() -> Vec<Route> {
     Routes::open().and_then(|routes| routes.defaults()).unwrap_or_default()
 }
 
-/// When something last came from the server, on any connection, if that was lately.
-fn heard_lately() -> Option<Instant> {
-    let ago = weftline::status::connections().iter().map(Control::unheard_for).min()?;
-    Instant::now().checked_sub(ago).filter(|_| ago < LATELY)
+/// Whether a connection that there is hears something from the server now that it asks for that.
+async fn answers() -> bool {
+    let began = Instant::now();
+    let known: Vec<Control> =
+        weftline::status::connections().into_iter().rev().take(ASKED).collect();
+    known.iter().for_each(Control::ask);
+    while !known.is_empty() && began.elapsed() < SOON {
+        tokio::time::sleep(LOOK).await;
+        if known.iter().any(|one| one.unheard_for() < began.elapsed()) {
+            return true;
+        }
+    }
+    false
+}
+
+/// By what a link may carry something that carried nothing before: the addresses of this machine, and the links
+/// that are plugged in, by their numbers.
+pub(super) type Plugged = (Vec<(u32, IpAddr)>, Vec<u32>);
+
+/// How that is now; `None` where the kernel does not say.
+pub(super) fn plugged() -> Option<Plugged> {
+    let routes = Routes::open().ok()?;
+    let addresses = routes.addresses().ok()?.into_iter();
+    let mut addresses: Vec<_> = addresses.map(|one| (one.link, one.address)).collect();
+    addresses.sort_unstable();
+    let links = routes.links().ok()?.into_iter().filter(|link| link.running);
+    Some((addresses, links.map(|link| link.index).collect()))
 }
 
 /// Whether connections of programs are under way.
 fn is_used() -> bool {
-    weftline::status::connections().iter().any(|control| control.label().is_some())
+    let of_program =
+        |control: &Control| control.label().is_some_and(|of| *of != *LaneControl::LABEL);
+    weftline::status::connections().iter().any(of_program)
 }
 
 #[cfg(test)]

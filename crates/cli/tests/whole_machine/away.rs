@@ -1,13 +1,14 @@
 //! A server that is away, and comes back.
 
 use std::io::Read as _;
+use std::net::UdpSocket;
 use std::process::Stdio;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::PATIENCE;
-use crate::lanes::{Echo, ask, block_udp, both_lanes_up};
+use crate::lanes::{Echo, ask, block_udp, both_lanes_up, is_refused};
 use crate::network::{FAR_V4, Network, SERVER, ip, text};
 use crate::site::{FIRST, LONG, Site};
 
@@ -36,6 +37,10 @@ fn without_its_server_a_machine_speaks_for_itself_until_that_is_back() {
     ask(&net, far.address, b"who");
     // A lane that comes up later is heard later.
     both_lanes_up(&net);
+    // It keeps the device's address for as long as it lives.
+    let connected = net.client.run(|| UdpSocket::bind("0.0.0.0:0")).unwrap();
+    connected.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    connected.connect(far.address).unwrap();
     let began = Instant::now();
     server.signal("-KILL");
     assert_eq!(server.end().0, None);
@@ -49,6 +54,11 @@ fn without_its_server_a_machine_speaks_for_itself_until_that_is_back() {
         assert!(asked.elapsed() < PATIENCE);
         thread::sleep(Duration::from_millis(20));
     }
+    // No link has a way for it.
+    is_refused(&connected);
+    let rules = text(&net.client.command("ip").arg("rule").output().unwrap().stdout);
+    let own = |rule: &&str| rule.contains("from 10.87.") && !rule.contains("ipproto");
+    assert_eq!(rules.lines().filter(own).count(), 1, "{rules}");
     // It resumes by itself, UDP as well.
     let (server, _) = net.serve(&["--listen", "0.0.0.0:4433"]);
     up.logs("the server answers again");

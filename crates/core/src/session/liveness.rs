@@ -56,7 +56,8 @@ impl Liveness {
         was_idle
     }
 
-    fn is_idle(&self, now: Instant) -> bool {
+    /// Whether no data have gone or come for a while.
+    pub(super) fn is_idle(&self, now: Instant) -> bool {
         now.since(self.moved_at) >= self.interval
     }
 

@@ -159,8 +159,9 @@ enum SessionEnd {
 pub struct Session {
     send: SendHalf,
     recv: RecvHalf,
-    control: BTreeMap<SubflowId, Control>,
-    paths: BTreeMap<PathId, PathStats>,
+    /// Boxed, as are the paths: a map's first node has room for eleven, and most sessions have two.
+    control: BTreeMap<SubflowId, Box<Control>>,
+    paths: BTreeMap<PathId, Box<PathStats>>,
     events: VecDeque<Event>,
     wakes: VecDeque<SubflowId>,
     end: Option<SessionEnd>,
@@ -247,7 +248,7 @@ impl Session {
             ping_at: now,
             ..Control::default()
         };
-        self.control.insert(id, control);
+        self.control.insert(id, Box::new(control));
         // Its handshake has been answered.
         self.liveness.heard(now);
         self.send.subflow_up(id, path, now);
@@ -296,7 +297,7 @@ impl Session {
     /// Since when nothing has come on subflow `id` though the peer was asked for a sign of life there;
     /// `None` if it has answered, or was not asked.
     pub fn unanswered_since(&self, id: SubflowId) -> Option<Instant> {
-        self.control.get(&id).and_then(Control::unanswered_since)
+        self.control.get(&id).and_then(|control| control.unanswered_since())
     }
 
     /// The longest time that a question and its answer took last on a live subflow, or that a question
@@ -471,7 +472,7 @@ impl Session {
         let tick = self.send.next_timeout(now).map(|at| at.max(self.last_tick + LEAST_TICK));
         // A writer that has been woken is waited for: its socket may be full for long.
         let pings = self.control.values().filter(|control| !control.woken);
-        let ping = pings.filter_map(Control::ping_due).min();
+        let ping = pings.filter_map(|control| control.ping_due()).min();
         let deadline = self.send.outbox.as_ref().and_then(|outbox| outbox.next_deadline());
         let acks = self.control.values().filter_map(|control| control.ack_at).min();
         let times = self.recv.ack_at().into_iter().chain(acks).chain(tick).chain(ping);
@@ -481,6 +482,9 @@ impl Session {
     /// Does what is due at `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.last_tick = now;
+        if self.liveness.is_idle(now) {
+            self.send.free_headers();
+        }
         self.acknowledge(now);
         for (id, stalled) in self.send.evaluate_stalls(now) {
             self.tell_stall(id, stalled);

@@ -311,6 +311,8 @@ impl SendHalf {
         let mut subflow = Subflow::new(id, path, self.rules.chunk, now);
         subflow.set_stalls_by_timeout(self.rules.stalls_by_timeout);
         self.adopt_policy(&mut subflow);
+        // Most connections have two.
+        self.subflows.reserve_exact(1);
         self.subflows.push(subflow);
         self.meters.entry(path).or_default();
     }
@@ -592,6 +594,11 @@ impl SendHalf {
         self.subflows[index].assign(range, kind, now);
         self.spend(index, bytes, now);
         (bytes, kind)
+    }
+
+    /// Gives back what is left of the space for headers.
+    pub(super) fn free_headers(&mut self) {
+        self.headers = BytesMut::new();
     }
 
     /// Notes what is sent where.

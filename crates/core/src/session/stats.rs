@@ -106,9 +106,10 @@ impl PathStats {
 pub(super) fn collect(
     send: &SendHalf,
     recv: &RecvHalf,
-    past: &BTreeMap<PathId, PathStats>,
+    past: &BTreeMap<PathId, Box<PathStats>>,
 ) -> SessionStats {
-    let mut paths = past.clone();
+    let mut paths: BTreeMap<PathId, PathStats> =
+        past.iter().map(|(&path, stats)| (path, (**stats).clone())).collect();
     for subflow in &send.subflows {
         let stats = paths.entry(subflow.path()).or_default();
         stats.sent += subflow.sent();

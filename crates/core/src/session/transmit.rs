@@ -104,7 +104,11 @@ impl Session {
         let Some(control) = self.control.get_mut(&id) else { return 0 };
         // Taken from a larger block: control records are small and many.
         let mut block = std::mem::take(&mut self.blocks);
-        if block.capacity() < CONTROL_REST {
+        let is_idle = self.liveness.is_idle(now);
+        if is_idle {
+            // One that says little now and then keeps no block for that.
+            block = BytesMut::new();
+        } else if block.capacity() < CONTROL_REST {
             block = BytesMut::with_capacity(CONTROL_BLOCK);
         }
         if std::mem::take(&mut control.reset)
@@ -148,7 +152,7 @@ impl Session {
         if bytes > 0 {
             out.push_back(block.split().freeze());
         }
-        self.blocks = block;
+        self.blocks = if is_idle { BytesMut::new() } else { block };
         bytes
     }
 }

@@ -66,13 +66,16 @@ pub struct LaneControl {
 }
 
 impl LaneControl {
+    /// The label of its connection, which is no program's.
+    pub const LABEL: &'static str = "lanes for UDP";
+
     /// Agrees with the server over a connection of its own.
     ///
     /// # Errors
     /// When it cannot be reached, does not accept the client, or does not grant it.
     pub async fn open(client: &Client) -> Result<(Self, LaneGrant), Error> {
         let mut connection = client.connect_again().await?;
-        connection.set_label("lanes for UDP");
+        connection.set_label(Self::LABEL);
         let ours = random::<SECRET>()?;
         let talk = async {
             Opening::Lanes.write(&mut connection).await?;
@@ -244,7 +247,7 @@ pub(super) async fn serve_lanes(
     host: &dyn LaneHost,
     stopped: impl Future<Output = ()>,
 ) {
-    connection.set_label("lanes for UDP");
+    connection.set_label(LaneControl::LABEL);
     let peer = connection.peer_addr();
     let talk = async {
         let result = talk(&mut connection, host).await;

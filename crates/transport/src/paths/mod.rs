@@ -58,7 +58,8 @@ pub(crate) struct Paths {
     shared: Option<Arc<Shared>>,
     /// Set by the answer to a hello, which opens the connection.
     accepted: Option<Accepted>,
-    underway: BTreeMap<ConnectingId, Underway>,
+    /// Boxed: an empty map keeps its first node, which has room for eleven.
+    underway: BTreeMap<ConnectingId, Box<Underway>>,
     steps: JoinSet<(ConnectingId, Step)>,
     subflows: BTreeMap<SubflowId, Watched>,
     /// Who waits for the connection, for which stage, and the most telling error so far.

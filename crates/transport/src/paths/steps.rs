@@ -71,7 +71,7 @@ impl Paths {
         let (peer, stream, channel, subflow, running) = (None, None, None, None, None);
         let underway =
             Underway { path, task, peer, stream, channel, subflow, running, _turn: None };
-        self.underway.insert(connecting, underway);
+        self.underway.insert(connecting, Box::new(underway));
     }
 
     pub(super) fn secure(&mut self, connecting: ConnectingId) {
@@ -280,8 +280,8 @@ impl Paths {
     }
 
     fn connecting_failed(&mut self, connecting: ConnectingId, error: Error) {
-        let of = |underway: &Underway| (underway.path, underway.peer);
-        let Some((path, peer)) = self.underway.get(&connecting).map(of) else { return };
+        let of = self.underway.get(&connecting).map(|underway| (underway.path, underway.peer));
+        let Some((path, peer)) = of else { return };
         self.doubt(path, peer);
         self.abandon(connecting);
         let failure = match &error {

@@ -105,7 +105,16 @@ impl Shared {
         });
     }
 
-    /// Asks the peer for a sign of life on a subflow.
+    /// Asks the peer for a sign of life on each subflow.
+    pub(crate) fn ask(&self) {
+        if !self.has_panicked() {
+            self.with(|inner, now| {
+                inner.slots.iter().for_each(|slot| inner.session.probe(slot.id, now));
+            });
+        }
+    }
+
+    /// The same on a subflow.
     pub(crate) fn probe(&self, id: SubflowId) {
         self.with(|inner, now| inner.session.probe(id, now));
     }

@@ -28,6 +28,8 @@ use crate::{TunnelError, clock};
 
 /// How long a link without a socket is left alone before it gets another.
 const REOPEN: Duration = Duration::from_secs(1);
+/// How long no lane is up before questions to DNS are asked again by TCP.
+const GAP: Duration = Duration::from_secs(1);
 /// How long a link carries nothing, while others do, before that is told.
 const BLOCKED: Duration = Duration::from_secs(10);
 /// Reads of one device or socket in a row.
@@ -66,6 +68,7 @@ enum Command {
     Session(Option<LaneSession>),
     Addresses(Vec<IpAddr>),
     Links(Vec<LaneLink>),
+    LinksChanged,
     Limiters(BTreeMap<String, PathLimiter>),
     Refusing(bool),
     Status(Sender<BondStatus>),
@@ -107,6 +110,7 @@ impl BondClient {
             is_refusing: true,
             changed: Box::new(changed),
             lanes_up: 0,
+            without: None,
             dropped: Dropped::default(),
             errors: ErrorPace::default(),
             unsent: Unsent::default(),
@@ -128,6 +132,12 @@ impl BondClient {
     /// Uses these links from now on, at most as many as a bond has lanes.
     pub fn set_links(&self, links: Vec<LaneLink>) {
         self.handle.tell(Command::Links(links));
+    }
+
+    /// Links have other addresses or routes than before: those that carry nothing may do so now, and are asked
+    /// often again.
+    pub fn note_links_changed(&self) {
+        self.handle.tell(Command::LinksChanged);
     }
 
     /// What TCP sends over links goes through these limiters from now on, by the names of the
@@ -199,6 +209,8 @@ struct Work {
     is_refusing: bool,
     changed: Box<dyn Fn(usize) + Send>,
     lanes_up: usize,
+    /// Since when no lane is up.
+    without: Option<Instant>,
     dropped: Dropped,
     errors: ErrorPace,
     /// Of lanes that are no more.
@@ -255,6 +267,8 @@ impl Work {
             Command::Links(links) => {
                 self.set_links(links);
                 self.add_lanes(now);
+            }
+            Command::LinksChanged => {
                 self.session.iter_mut().for_each(|open| open.bond.note_links_changed(now));
             }
             Command::Limiters(limiters) => {
@@ -348,7 +362,8 @@ impl Work {
             return true;
         }
         let is_refusing = self.is_refusing;
-        let has_lane = self.session.as_ref().is_some_and(|open| open.bond.lanes_up() > 0);
+        // In a short gap of all lanes who asks DNS asks again, and is answered then.
+        let is_by_tcp = is_refusing || self.without.is_some_and(|at| now.since(at) >= GAP);
         let (session, dropped) = (&mut self.session, &mut self.dropped);
         let errors = &mut self.errors;
         let mut refusals = Vec::new();
@@ -357,9 +372,7 @@ impl Work {
                 // What the capture does not redirect, such as an answer without a question.
                 _ if is_tcp(packet) => dropped.tcp += 1,
                 // What TCP can do needs no lane.
-                _ if (is_refusing || !has_lane)
-                    && let Some(answer) = by_tcp(packet) =>
-                {
+                _ if is_by_tcp && let Some(answer) = by_tcp(packet) => {
                     dropped.by_tcp += 1;
                     refusals.push(answer);
                 }
@@ -464,7 +477,7 @@ impl Work {
                     link.is_blocked = true;
                     tracing::warn!(
                         "{name}: no UDP comes through to the server and back; UDP, DNS and ICMP go over \
-                         other links, and TCP over this one, too, if it comes through"
+                         other links"
                     );
                 }
                 None if link.is_blocked => {
@@ -485,7 +498,10 @@ impl Work {
         }
         let up = self.session.as_ref().map_or(0, |open| open.bond.lanes_up());
         if up > 0 {
+            self.without = None;
             self.tell_blocked();
+        } else if self.without.is_none() {
+            self.without = Some(clock::now());
         }
         if up != self.lanes_up {
             self.lanes_up = up;

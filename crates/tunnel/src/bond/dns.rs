@@ -34,8 +34,11 @@ const SHORT: usize = 512;
 /// The header of a message (RFC 1035 §4.1.1), and the bit that says that it was cut.
 const HEADER: usize = 12;
 const TRUNCATED: u8 = 2;
-/// The bit that says that it is an answer.
+/// The bit that says that it is an answer; those of the byte after it, that recursion is to be had, and that
+/// signatures are not looked at (RFC 4035 §3.2.2).
 const RESPONSE: u8 = 0x80;
+const RECURSION: u8 = 0x80;
+const UNCHECKED: u8 = 0x10;
 
 /// A packet with a question, of a client's session.
 struct Question {
@@ -314,6 +317,8 @@ pub(super) fn by_tcp(packet: &[u8]) -> Option<Vec<u8>> {
     let question = packet.get(at..).filter(|one| is_question(one))?;
     let mut answer = cut(question, question)?;
     answer[2] |= RESPONSE;
+    // Without recursion glibc takes an empty answer for that of a wrong server, cut or not.
+    answer[3] = RECURSION | (question[3] & UNCHECKED);
     udp_packet(ends.to, ends.from, &answer)
 }
 
@@ -420,7 +425,7 @@ mod tests {
         let (asked, of) = (Ends::of(&packet()).unwrap(), &told[28..]);
         assert_eq!((ends.from, ends.to), (asked.to, asked.from));
         assert!(answers(QUERY, of));
-        assert_eq!((of[2] & TRUNCATED, of.len()), (TRUNCATED, QUERY.len()));
+        assert_eq!((of[2] & TRUNCATED, of[3], of.len()), (TRUNCATED, RECURSION, QUERY.len()));
         // An answer is none, nor is what goes to another port.
         assert_eq!(by_tcp(&told), None);
         let elsewhere = udp_packet(asked.from, "192.0.2.7:54".parse().unwrap(), QUERY);

@@ -129,6 +129,45 @@ fn write_message(to: &mut TcpStream, message: &[u8]) -> io::Result<()> {
     to.write_all(&[&length[..], message].concat())
 }
 
+/// The answer to a question for an address: that of the documentation, if it is one of IPv4.
+fn address_for(question: &[u8]) -> Vec<u8> {
+    const ADDRESS: &[u8] = b"\xc0\x0c\x00\x01\x00\x01\x00\x00\x00\x3c\x00\x04\xcb\x00\x71\x09";
+    let is_v4 = question[question.len() - 4..] == [0, 1, 0, 1];
+    // An answer that has what recursion found, to the one question.
+    let header = [&question[..2], &[0x81, 0x80, 0, 1, 0, u8::from(is_v4), 0, 0, 0, 0]].concat();
+    [&header[..], &question[12..], if is_v4 { ADDRESS } else { &[] }].concat()
+}
+
+/// A program that has the C library look names up, as most have.
+#[test]
+fn names_are_looked_up_by_tcp_where_no_lane_is_up() {
+    let Some(net) = Network::set_up() else { return };
+    let listener = net.server.run(|| TcpListener::bind("127.0.0.1:53")).unwrap();
+    thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            let Ok(question) = read_message(&mut stream) else { continue };
+            let _ = write_message(&mut stream, &address_for(&question));
+        }
+    });
+    let (_server, invite) = serve_with_resolver(&net, &["--listen", "0.0.0.0:4433"]);
+    block_udp(&net, 4433, true);
+    let args = [&net.up_args(&invite)[..], &["--strict"]].concat();
+    let _up = Daemon::spawn(&mut net.command(&net.client, &args));
+    let file = net.state.path().join("client.resolv.conf");
+    fs::write(&file, "nameserver 192.168.1.1\n").unwrap();
+    let script =
+        "mount --bind \"$0\" /etc/resolv.conf && exec getent -s hosts:dns ahostsv4 far.example";
+    let (mut found, mut said) = (String::new(), String::new());
+    until("the name is found", || {
+        let mut look = net.client.command("unshare");
+        look.args(["--mount", "--propagation", "private", "sh", "-c", script]).arg(&file);
+        let output = look.output().unwrap();
+        (found, said) = (text(&output.stdout), text(&output.stderr));
+        !found.is_empty() || said.contains("mount")
+    });
+    assert!(found.starts_with("203.0.113.9 "), "{found} {said}");
+}
+
 /// What was cut is asked for by TCP of whom it was asked before: the resolver of the link's own network, or the
 /// one that systemd-resolved is told of.
 #[test]
