@@ -21,12 +21,12 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const AGAIN: Duration = Duration::from_secs(1);
 const AGAIN_LATER: Duration = Duration::from_secs(5);
 const IN_USE: Duration = Duration::from_secs(10);
+const IDLE: Duration = Duration::from_secs(300);
 /// How long the connections that there are have for an answer before another one is made for the question, which
 /// costs some kilobytes; how many are asked, the newest; and how often it is looked whether they have heard one.
 const SOON: Duration = Duration::from_secs(1);
 const ASKED: usize = 4;
 const LOOK: Duration = Duration::from_millis(50);
-const IDLE: Duration = Duration::from_secs(300);
 /// How long it is asked often.
 const OFTEN_FOR: Duration = Duration::from_secs(60);
 

@@ -356,7 +356,7 @@ mod tests {
             if let Some(first) = bytes.first_mut() {
                 *first = if v6 { 0x60 } else { 0x40 | *first & 15 };
             }
-            let _ = (Ends::of(&bytes), unreachable(&bytes), too_long(&bytes, 40));
+            let _ = (Ends::of(&bytes), unreachable(&bytes), refused(&bytes), too_long(&bytes, 40));
         }
     }
 }

@@ -364,6 +364,8 @@ fn index_of(name: &str) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     const QUERY: &[u8] =
@@ -432,6 +434,18 @@ mod tests {
         assert_eq!(by_tcp(&elsewhere.unwrap()), None);
         let answer = udp_packet(asked.from, asked.to, of);
         assert_eq!(by_tcp(&answer.unwrap()), None);
+    }
+
+    proptest! {
+        /// Whatever a program calls a question, what it is told has no more than its question in it.
+        #[test]
+        fn any_question_is_looked_at(message in prop::collection::vec(any::<u8>(), 0..80)) {
+            let from = "10.87.0.2:4000".parse().unwrap();
+            let packet = udp_packet(from, "192.0.2.7:53".parse().unwrap(), &message).unwrap();
+            if let Some(told) = by_tcp(&packet) {
+                prop_assert!(is_question(&message) && told.len() <= packet.len());
+            }
+        }
     }
 
     #[test]
