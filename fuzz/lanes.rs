@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use weftline_core::Instant;
 use weftline_core::datagram::{
-    Bond, BondConfig, CallRules, Class, DATA_OVERHEAD, Frame, LaneId, MAX_WAITING,
+    Bond, BondConfig, CallRules, Carrier, Class, DATA_OVERHEAD, Frame, LaneId, MAX_WAITING,
 };
 use weftline_core::limiter::PathLimiter;
 use weftline_core::policy::Role;
 
-/// Frames of the other end of a bond with three lanes, one after the other: which lane, how much time goes
+/// Frames of the other end of a bond with three lanes, and one over TCP that may come, one after the other: which lane, how much time goes
 /// by and how long the frame is stand in two bytes before it. This end sends all the while.
 pub fn lanes(bytes: &[u8]) {
     let mark = |_: &mut [u8]| false;
@@ -22,7 +22,7 @@ pub fn lanes(bytes: &[u8]) {
     // What TCP sends over the same paths, which makes way for calls.
     let limiters: [PathLimiter; 3] = Default::default();
     for (lane, role) in (0..).zip([Role::Active, Role::Active, Role::Metered]) {
-        assert!(bond.add_lane(LaneId(lane), role, now));
+        assert!(bond.add_lane(LaneId(lane), (role, Carrier::Udp), now));
         bond.set_limiter(LaneId(lane), Some(limiters[usize::from(lane)].clone()));
     }
     let (mut rest, mut out, mut sequence) = (bytes, Vec::new(), 0);
@@ -33,7 +33,8 @@ pub fn lanes(bytes: &[u8]) {
         let lane = LaneId(how & 3);
         if how & 4 != 0 {
             bond.remove_lane(lane, now);
-            bond.add_lane(lane, Role::Active, now);
+            let carrier = if lane.0 == 3 { Carrier::Tcp } else { Carrier::Udp };
+            bond.add_lane(lane, (Role::Active, carrier), now);
             bond.set_limiter(lane, limiters.get(usize::from(lane.0)).cloned());
         }
         limiters.iter().for_each(|limiter| limiter.spend(u64::from(*length) << 8, now));

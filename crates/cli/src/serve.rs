@@ -9,8 +9,8 @@ use std::time::Duration;
 use clap::Args;
 use serde::Deserialize;
 use weftline::{
-    Egress, LaneHost, Limits, Network, Server, ServerAddr, ServerBuilder, ServerControl,
-    ServerSecurity, Target,
+    Egress, LONGEST_DATAGRAM, LaneHost, Limits, Network, Server, ServerAddr, ServerBuilder,
+    ServerControl, ServerSecurity, Target,
 };
 
 use crate::config;
@@ -397,7 +397,7 @@ impl ServeArgs {
         }
         builder = builder.limits(self.limits());
         if self.internet {
-            builder = builder.grace(SLEEP).idle_timeout(SLEEP);
+            builder = builder.grace(SLEEP).idle_timeout(SLEEP).longest_message(LONGEST_DATAGRAM);
         }
         if let Some(grace) = &self.grace {
             builder = builder.grace(parse_duration("--grace", grace)?);

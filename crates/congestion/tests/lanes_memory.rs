@@ -70,7 +70,9 @@ fn a_bond_takes_no_more_memory_than_is_promised_for_it() {
     };
     let mut bond = Bond::new(config, Instant::ZERO);
     let lanes = (0..MAX_LANES as u8).map(LaneId);
-    lanes.clone().for_each(|id| assert!(bond.add_lane(id, Role::Active, Instant::ZERO)));
+    lanes
+        .clone()
+        .for_each(|id| assert!(bond.add_lane(id, (Role::Active, Carrier::Udp), Instant::ZERO)));
     lanes.clone().for_each(|id| bond.set_limiter(id, Some(PathLimiter::default())));
     let mut rng = Rng::stream(7, "packets");
     let (mut most, mut out, mut sent) = (0, Vec::new(), [0_u64; MAX_LANES]);
@@ -134,7 +136,7 @@ fn a_bond_takes_no_more_memory_than_is_promised_for_it() {
         }
         if ms % 3000 == 2999 {
             bond.remove_lane(LaneId(place as u8), now);
-            bond.add_lane(LaneId(place as u8), Role::Active, now);
+            bond.add_lane(LaneId(place as u8), (Role::Active, Carrier::Udp), now);
         }
         most = most.max(LIVE.load(Ordering::Relaxed) - before);
     }

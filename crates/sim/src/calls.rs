@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use weftline_congestion::lane;
-use weftline_core::datagram::{Bond, BondConfig, HoldStatus, LaneId};
+use weftline_core::datagram::{Bond, BondConfig, Carrier, HoldStatus, LaneId};
 use weftline_core::limiter::PathLimiter;
 use weftline_core::time::nanos;
 use weftline_core::{Instant, PathId, Role};
@@ -106,7 +106,7 @@ impl Calls {
         for (end, bond) in bonds.iter_mut().enumerate() {
             let lane = |path| LaneId(u8::try_from(path).expect("a run has few paths"));
             for path in 0..plan.paths.len() {
-                bond.add_lane(lane(path as u64), Role::Active, now);
+                bond.add_lane(lane(path as u64), (Role::Active, Carrier::Udp), now);
             }
             for (path, limiter) in limiters.of(end) {
                 bond.set_limiter(lane(path.0), Some(limiter));

@@ -1,5 +1,6 @@
 //! The client: what to connect over, and connecting.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -59,6 +60,28 @@ impl Client {
         let settings = builder.beside(self).settings()?;
         self.settings.send_replace(Arc::new(settings));
         Ok(())
+    }
+
+    /// A client over the paths of this one as they are now, whose connections carry messages up to that long.
+    pub(crate) fn of_messages(&self, longest: ByteCount) -> Self {
+        let settings = self.settings.borrow().of_messages(longest);
+        let settings = Arc::new(watch::Sender::new(Arc::new(settings)));
+        Self { settings, denial: Arc::clone(&self.denial) }
+    }
+
+    /// Follows the client that this one was made of by [`of_messages`](Self::of_messages).
+    pub(crate) async fn follow(&self, client: &Self, longest: ByteCount) -> Infallible {
+        let mut changes = client.changes();
+        loop {
+            let settings = changes.borrow_and_update().of_messages(longest);
+            if settings.revision != self.revision() {
+                self.settings.send_replace(Arc::new(settings));
+            }
+            if changes.changed().await.is_err() {
+                // Nobody can change it any more.
+                std::future::pending::<()>().await;
+            }
+        }
     }
 
     /// The path of that name, as it is now: its number, and the limiter for all connections' data

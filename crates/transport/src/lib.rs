@@ -123,8 +123,9 @@ pub use error::Error;
 pub use events::{PathEvent, PathEventKind};
 pub use fingerprint::{Fingerprint, ParseFingerprintError};
 pub use forward::{
-    Egress, Forwarder, InternetOffer, LaneControl, LaneGrant, LaneHost, LocalService, Network,
-    ParseNetworkError, Relayed, SocksUsers, Target, relay, serve, serve_with_lanes,
+    Egress, Forwarder, InternetOffer, LONGEST_DATAGRAM, LaneControl, LaneGrant, LaneHost,
+    LaneOverTcp, LocalService, Network, ParseNetworkError, Relayed, SocksUsers, Target, relay,
+    serve, serve_with_lanes,
 };
 pub use limits::Limits;
 pub use links::LinkState;

@@ -132,6 +132,11 @@ impl Messages {
         self.sender.shutdown();
     }
 
+    /// The two halves, for as long as this is borrowed.
+    pub(crate) fn halves(&mut self) -> (&mut MessageSender, &mut MessageReceiver) {
+        (&mut self.sender, &mut self.receiver)
+    }
+
     /// The two halves, for two tasks.
     pub fn into_split(self) -> (MessageSender, MessageReceiver) {
         (self.sender, self.receiver)

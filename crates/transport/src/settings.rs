@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use rustls::pki_types::ServerName;
 use tokio::sync::watch;
-use weftline_core::session::SessionConfig;
+use weftline_core::session::{MessageLimits, SessionConfig};
 use weftline_core::wire::{Hello, PolicyNote};
-use weftline_core::{Bitrate, PathId, PathPolicy, Role};
+use weftline_core::{Bitrate, ByteCount, PathId, PathPolicy, Role};
 
 use crate::address::ServerAddr;
 use crate::bind::Bind;
@@ -65,6 +65,7 @@ impl PathConfig {
 }
 
 /// What all connections of a client have in common.
+#[derive(Clone)]
 pub(crate) struct Settings {
     /// Each path with the server's address on it.
     pub(crate) paths: Vec<(PathConfig, ServerAddr)>,
@@ -89,6 +90,17 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
+    /// The same for connections of messages up to that long.
+    pub(crate) fn of_messages(&self, longest: ByteCount) -> Self {
+        let mut settings = self.clone();
+        let longest = longest.as_u64();
+        // The server says what it takes.
+        let limits = MessageLimits { longest_sent: 0, longest_received: longest };
+        settings.session.messages = Some(limits);
+        settings.hello.messages = longest;
+        settings
+    }
+
     /// The machine's links from here on; `None` where they cannot be watched.
     pub(crate) fn links(&self) -> Option<LinkWatch> {
         let mut links = self.common.links.lock().expect("nobody panics with it");

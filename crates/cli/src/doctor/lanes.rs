@@ -16,7 +16,11 @@ const AROUND: [usize; 2] = [72, 92];
 const LONGEST: usize = 1400;
 
 /// All that can be found. What is wrong with the server itself has been found on its paths.
-pub(super) async fn examine(client: Client, links: Vec<LaneLink>) -> Vec<Finding> {
+pub(super) async fn examine(
+    client: Client,
+    links: Vec<LaneLink>,
+    udp_over_tcp: bool,
+) -> Vec<Finding> {
     let Ok(offer) = InternetOffer::ask(&client).await else { return Vec::new() };
     if !offer.lanes {
         let found = format!("the server carries TCP only: {WHAT} go past it");
@@ -39,20 +43,33 @@ pub(super) async fn examine(client: Client, links: Vec<LaneLink>) -> Vec<Finding
         has_ipv6: grant.ipv6,
     };
     let seen = tokio::task::spawn_blocking(move || reach(&session, &links)).await;
-    drop(control);
     let seen = seen.unwrap_or_default();
     let is_any = seen.iter().any(|one| one.round_trip.is_some());
-    seen.iter().map(|one| judge(one, is_any)).collect()
+    let instead = match (is_any, udp_over_tcp && control.takes_tcp()) {
+        (true, _) => Instead::OtherLinks,
+        (false, true) => Instead::Tcp,
+        (false, false) => Instead::Past,
+    };
+    seen.iter().map(|one| judge(one, instead)).collect()
 }
 
-/// What it means that a link carries so much, if `is_any` link carries something.
-fn judge(seen: &LaneReach, is_any: bool) -> Finding {
+/// Where packets go that a link lets not through.
+#[derive(Clone, Copy, Debug)]
+enum Instead {
+    OtherLinks,
+    Tcp,
+    Past,
+}
+
+/// What it means that a link carries so much.
+fn judge(seen: &LaneReach, instead: Instead) -> Finding {
     let LaneLink { name, server, .. } = &seen.link;
     let subject = format!("lane {name}");
     let Some(round_trip) = seen.round_trip else {
-        let then = match is_any {
-            true => format!("{WHAT} go to the server over the other links only"),
-            false => format!("{WHAT} go past the server, by the machine's default route"),
+        let then = match instead {
+            Instead::OtherLinks => format!("{WHAT} go to the server over the other links"),
+            Instead::Tcp => format!("{WHAT} go to the server over TCP, where they may come late"),
+            Instead::Past => format!("{WHAT} go past the server, by the machine's default route"),
         };
         let found = format!("no answer by UDP from {server}: {then}");
         let remedy = format!(
@@ -98,14 +115,18 @@ mod tests {
         let round_trip = Some(Duration::from_micros(12_340));
         let seen =
             |round_trip, carries_long| LaneReach { link: link.clone(), round_trip, carries_long };
-        let good = judge(&seen(round_trip, true), true);
+        let good = judge(&seen(round_trip, true), Instead::OtherLinks);
         assert_eq!(good.level, Level::Ok);
         assert_eq!(good.found, "UDP reaches 203.0.113.5:4433, an answer takes 12.3 ms");
-        let short = judge(&seen(round_trip, false), true);
+        let short = judge(&seen(round_trip, false), Instead::OtherLinks);
         assert_eq!((short.level, short.check), (Level::Warning, Check::Mtu));
         assert!(short.remedy.unwrap().contains("1472 bytes"));
-        for (is_any, then) in [(true, "the other links"), (false, "past the server")] {
-            let none = judge(&seen(None, false), is_any);
+        for (instead, then) in [
+            (Instead::OtherLinks, "the other links"),
+            (Instead::Tcp, "over TCP"),
+            (Instead::Past, "past the server"),
+        ] {
+            let none = judge(&seen(None, false), instead);
             assert_eq!((none.level, none.check), (Level::Warning, Check::Blocked));
             assert!(none.found.contains(then) && none.remedy.unwrap().contains("port 4433"));
         }

@@ -28,7 +28,7 @@ pub(super) async fn examine(parts: UpParts) -> Findings {
             if let Some((client, links)) = parts.lanes.filter(|_| running(&parts.lock).is_none())
                 && findings.count(Level::Error) == 0
             {
-                findings.extend(lanes::examine(client, links).await);
+                findings.extend(lanes::examine(client, links, parts.udp_over_tcp).await);
             }
         }
         Err(failure) => {

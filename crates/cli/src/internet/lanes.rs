@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, Weak};
@@ -283,6 +284,15 @@ impl LaneHost for Lanes {
 
     fn set_limiters(&self, session: u32, limiters: Vec<(u8, PathLimiter)>) {
         self.bond.set_limiters(session, limiters);
+    }
+
+    fn open_over_tcp(&self, client: &str, session: u32, lane: u8) -> Result<OwnedFd, String> {
+        let number = self.numbers.lock().expect("no panic").of(client)?;
+        let sessions = self.sessions.lock().expect("no panic");
+        if sessions.get(&session).is_none_or(|session| session.number != number) {
+            return Err("another machine speaks with this client's invite now".to_owned());
+        }
+        self.bond.open_over_tcp(session, lane).map_err(|error| error.to_string())
     }
 
     fn close(&self, session: u32) {

@@ -58,11 +58,14 @@ pub(crate) struct Bond {
     pub(crate) counters: BTreeMap<String, u64>,
 }
 
-/// A lane: one link, for datagrams.
+/// A lane: one link, for datagrams, or TCP over all links.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Lane {
     pub(crate) name: String,
     pub(crate) role: String,
+    /// `udp` or `tcp`.
+    #[serde(default)]
+    pub(crate) carrier: String,
     /// `new`, `up` or `silent`.
     pub(crate) state: String,
     pub(crate) peer: Option<String>,
@@ -120,6 +123,7 @@ impl From<&NamedLane> for Lane {
         Self {
             name: lane.name.clone(),
             role: status.role.name().to_owned(),
+            carrier: status.carrier.name().to_owned(),
             state: status.state.name().to_owned(),
             peer: lane.peer.map(|peer| peer.to_string()),
             srtt_ms: status.srtt.map(ms),

@@ -14,7 +14,7 @@ use weftline_tunnel::bond::LaneLink;
 use super::Files;
 use super::invited::basis;
 use super::links::{self, Links};
-use super::saved::{self, Calls, Saved};
+use super::saved::{self, Saved, Switch};
 use super::share;
 use crate::connect::{ClientParts, Shown};
 use crate::failure::Failure;
@@ -43,7 +43,11 @@ pub(crate) struct UpArgs {
     /// Whether downloads and uploads make way for calls over UDP: on or off [default: what `calls` in
     /// up.toml says, else off]
     #[arg(long, value_name = "on|off", hide_possible_values = true, hide_short_help = true)]
-    pub(super) calls: Option<Calls>,
+    pub(super) calls: Option<Switch>,
+    /// Whether UDP, DNS and ICMP go to the server over TCP where a network lets no UDP through: on or off
+    /// [default: what `udp_over_tcp` in up.toml says, else on]
+    #[arg(long, value_name = "on|off", hide_possible_values = true, hide_short_help = true)]
+    pub(super) udp_over_tcp: Option<Switch>,
     /// Close the kill switch: nothing else leaves by the links until `weftline down`, also when this
     /// is killed; always, with `strict = true` in up.toml
     #[arg(long)]
@@ -92,6 +96,8 @@ pub(crate) struct UpParts {
     pub(crate) lock: PathBuf,
     /// The same client, and its links as those of lanes, if there is an invite.
     pub(crate) lanes: Option<(Client, Vec<LaneLink>)>,
+    /// Whether UDP goes over TCP where no link lets it through.
+    pub(crate) udp_over_tcp: bool,
 }
 
 /// What is asked for, with what is kept of the last time.
@@ -110,6 +116,8 @@ pub(super) struct Wish {
     pub(super) dns: bool,
     /// Whether downloads and uploads make way for calls.
     pub(super) calls: bool,
+    /// Whether UDP goes over TCP where no link lets it through.
+    pub(super) udp_over_tcp: bool,
     /// Whether the kill switch is closed, and whether private networks of links are reached then.
     pub(super) strict: bool,
     pub(super) lan: bool,
@@ -145,7 +153,8 @@ impl UpArgs {
         let saved = Saved { invite: given.or(saved.invite), ..saved };
         let invite = saved.invite(&kept)?.parse().map_err(Failure::wrong_use)?;
         let dns = saved.dns != Some(saved::Dns::System);
-        let calls = self.calls.or(saved.calls) == Some(Calls::On);
+        let calls = self.calls.or(saved.calls) == Some(Switch::On);
+        let udp_over_tcp = self.udp_over_tcp.or(saved.udp_over_tcp) != Some(Switch::Off);
         let (strict, lan) = (saved.strict || self.strict, saved.lan || self.lan);
         let paths = saved::paths(&self.path, saved.path);
         let metrics = self.metrics.or(saved.metrics);
@@ -158,6 +167,7 @@ impl UpArgs {
             shared,
             dns,
             calls,
+            udp_over_tcp,
             strict,
             lan,
             metrics,
@@ -167,7 +177,10 @@ impl UpArgs {
     /// # Errors
     /// When the kernel does not say in which network this is.
     pub(crate) fn parts(self) -> Result<UpParts, Failure> {
-        Ok(UpParts { lanes: self.lanes(), client: self.client(), lock: Files::find()?.lock })
+        // What only root can read is as it is without.
+        let udp_over_tcp = self.wish().map_or(true, |wish| wish.udp_over_tcp);
+        let (lanes, lock) = (self.lanes(), Files::find()?.lock);
+        Ok(UpParts { lanes, client: self.client(), lock, udp_over_tcp })
     }
 
     /// What lanes would go over, of links that are there; what is wrong is told of with the client.

@@ -11,11 +11,16 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
-use weftline::{Client, Error, InternetOffer, LaneControl, LaneGrant, PathId};
+use weftline::{Client, InternetOffer, LaneControl, LaneGrant, PathId};
+use weftline_core::datagram::Carrier;
 use weftline_net::{Capture, DEVICE};
-use weftline_tunnel::bond::{BondClient, BondStatus, LaneLink, LaneSecret, LaneSession};
+use weftline_tunnel::bond::{
+    BlockedLink, BondClient, BondStatus, LaneLink, LaneSecret, LaneSession, LanesNow,
+};
 
-use super::resolved;
+use super::over_tcp::OverTcp;
+use super::pause::{LASTING, Pause, RETRY, Why};
+use super::{changes, resolved};
 
 /// How long packets are still taken when no lane is up: links that come and go have none meanwhile.
 const WITHOUT_LANES: Duration = Duration::from_secs(10);
@@ -26,16 +31,8 @@ const AGREED_ANEW: Duration = Duration::from_secs(4);
 const MOST_AGREED_ANEW: Duration = Duration::from_secs(3600);
 /// How long the start waits for the first lane.
 const FIRST_LANE: Duration = Duration::from_secs(3);
-/// The wait before the server is asked again, at first and at most, as each question takes some kilobytes of a
-/// link that may be metered; and at most where it has not said no, but does not answer: it may be back at any
-/// time.
-const RETRY: Duration = Duration::from_secs(1);
-const MOST_RETRY: Duration = Duration::from_secs(600);
-const MOST_UNANSWERED: Duration = Duration::from_secs(5);
 /// The longest wait before the kernel is asked again for what it has refused.
 const MOST_KERNEL_RETRY: Duration = Duration::from_secs(30);
-/// A session that has lasted so long has begun well.
-const LASTING: Duration = Duration::from_secs(30);
 
 /// What both ends have agreed on.
 pub(super) type Granted = (LaneControl, LaneGrant);
@@ -74,7 +71,7 @@ async fn agree(client: &Client, offer: InternetOffer) -> Result<Granted, Why> {
     }
     let says = "the server carries TCP only; for more it needs a newer version and the capability \
                 CAP_NET_ADMIN, and its log says what it lacks";
-    Err(Why { says: says.to_owned(), is_unanswered: false })
+    Err(Why::said(says))
 }
 
 impl Lanes {
@@ -84,10 +81,14 @@ impl Lanes {
         granted: Result<Granted, Why>,
         capture: &Arc<Capture>,
         links: Vec<LaneLink>,
-        Manner { dns, calls, is_strict, suspended }: Manner,
+        Manner { dns, calls, udp_over_tcp, is_strict, suspended }: Manner,
     ) -> Option<Self> {
         let (up, lanes_up) = watch::channel(0);
-        let bond = BondClient::start(capture.device(), DEVICE, move |n| _ = up.send_replace(n));
+        let (tell_blocked, blocked) = watch::channel(Vec::new());
+        let bond = BondClient::start(capture.device(), DEVICE, move |now: LanesNow| {
+            tell_blocked.send_if_modified(|before| changes(before, &now.blocked));
+            up.send_if_modified(|before| changes(before, &now.up));
+        });
         let bond = match bond {
             Ok(bond) => Arc::new(bond),
             Err(error) => {
@@ -104,7 +105,9 @@ impl Lanes {
             bond: Arc::clone(&bond),
             changed: Arc::clone(&changed),
             lanes_up: lanes_up.clone(),
+            blocked,
             calls,
+            udp_over_tcp,
         };
         let capture = Arc::downgrade(capture);
         let scope =
@@ -189,6 +192,8 @@ pub(super) struct Manner {
     pub(super) dns: bool,
     /// Whether TCP makes way for calls.
     pub(super) calls: bool,
+    /// Whether UDP goes over TCP where no link lets it through.
+    pub(super) udp_over_tcp: bool,
     /// Whether nothing goes past the server in any case.
     pub(super) is_strict: bool,
     /// Whether nothing is captured, as the server is away.
@@ -322,8 +327,12 @@ struct Keeper {
     bond: Arc<BondClient>,
     changed: Arc<Notify>,
     lanes_up: watch::Receiver<usize>,
+    /// The links that let no UDP through.
+    blocked: watch::Receiver<Vec<BlockedLink>>,
     /// Whether TCP makes way for calls.
     calls: bool,
+    /// Whether UDP goes over TCP where no link lets it through.
+    udp_over_tcp: bool,
 }
 
 impl Keeper {
@@ -436,7 +445,8 @@ impl Keeper {
         // It waits for the lanes' thread.
         let asked = tokio::task::spawn_blocking(move || bond.status());
         let lanes = asked.await.ok()??.lanes;
-        let found = lanes.into_iter().filter_map(|lane| {
+        let of_links = lanes.into_iter().filter(|lane| lane.status.carrier == Carrier::Udp);
+        let found = of_links.filter_map(|lane| {
             let (path, limiter) = self.client.path_limiter(&lane.name)?;
             Some((lane.status.lane.0, path, lane.name, limiter))
         });
@@ -453,6 +463,7 @@ impl Keeper {
         }
         let mut successor = pin!(self.successor(patience));
         let mut told: Option<[IpAddr; 2]> = None;
+        let mut over_tcp = None;
         let mut paths = Vec::new();
         loop {
             let Some(addresses) = self.capture.upgrade().map(|capture| capture.addresses()) else {
@@ -475,6 +486,12 @@ impl Keeper {
                     })),
                 }
                 told = Some(addresses);
+            }
+            if over_tcp.is_none() && self.udp_over_tcp && control.takes_tcp() {
+                let (client, bond) = (self.client.clone(), Arc::clone(&self.bond));
+                let (blocked, control) = (self.blocked.clone(), control.control());
+                let keeper = OverTcp { client, bond, blocked, control, session: grant.session };
+                over_tcp = Some(keeper.start());
             }
             if let Some(found) = self.paths().await.filter(|found| *found != paths) {
                 if let Err(error) = control.set_paths(&found).await {
@@ -502,68 +519,6 @@ enum Over {
 
 impl Over {
     fn failed(why: impl Into<String>) -> Self {
-        Self::Failed(Why { says: why.into(), is_unanswered: false })
-    }
-}
-
-/// Why there is no session.
-pub(super) struct Why {
-    says: String,
-    /// Whether the server has said nothing.
-    is_unanswered: bool,
-}
-
-impl From<Error> for Why {
-    fn from(error: Error) -> Self {
-        let is_answer = error.is_permanent()
-            || matches!(error, Error::Refused { .. } | Error::MemoryUsedUp { .. });
-        Self { says: error.to_string(), is_unanswered: !is_answer }
-    }
-}
-
-/// How long it is before the server is asked again.
-struct Pause(Duration);
-
-impl Default for Pause {
-    fn default() -> Self {
-        Self(RETRY)
-    }
-}
-
-impl Pause {
-    fn after(&mut self, why: &Why) -> Duration {
-        let most = if why.is_unanswered { MOST_UNANSWERED } else { MOST_RETRY };
-        let pause = self.0.min(most);
-        self.0 = (pause * 2).min(most);
-        pause
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_server_that_is_away_is_asked_more_often_than_one_that_says_no() {
-        let pauses = |error: fn() -> Error| {
-            let mut pause = Pause::default();
-            (0..7).map(|_| pause.after(&error().into()).as_secs()).collect::<Vec<_>>()
-        };
-        let away = || Error::Socket(std::io::ErrorKind::TimedOut.into());
-        assert_eq!(pauses(away), [1, 2, 4, 5, 5, 5, 5]);
-        let no = [1, 2, 4, 8, 16, 32, 64];
-        assert_eq!(pauses(|| Error::Invalid("no such client".to_owned())), no);
-        let busy = || Error::Refused {
-            peer: ([192, 0, 2, 1], 4433).into(),
-            code: weftline::refusal::BUSY,
-            reason: String::new(),
-        };
-        assert_eq!(pauses(busy), no);
-        // One that says no once it is back has been asked for the first time.
-        let mut pause = Pause::default();
-        for _ in 0..20 {
-            pause.after(&away().into());
-        }
-        assert_eq!(pause.after(&busy().into()), MOST_UNANSWERED);
+        Self::Failed(Why::said(why))
     }
 }

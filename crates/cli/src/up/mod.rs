@@ -10,6 +10,8 @@ mod invited;
 mod lanes;
 mod links;
 mod listeners;
+mod over_tcp;
+mod pause;
 mod portal;
 mod presence;
 mod refusals;
@@ -324,8 +326,8 @@ impl Up {
         let has_lanes = granted.is_ok();
         let (forwarder, capture, ipv6) = capture(&client, offer, (wish, number), files).await?;
         let (tell, suspended) = watch::channel(false);
-        let (dns, calls) = (wish.dns, wish.calls);
-        let how = Manner { dns, calls, is_strict, suspended: suspended.clone() };
+        let Wish { dns, calls, udp_over_tcp, .. } = *wish;
+        let how = Manner { dns, calls, udp_over_tcp, is_strict, suspended: suspended.clone() };
         let lanes = Lanes::start(&client, granted, &capture, lane_links, how).await;
         if !(has_lanes && lanes.is_some()) && is_strict {
             tracing::warn!("UDP, DNS and ICMP go nowhere, as the kill switch is closed");

@@ -28,7 +28,11 @@ pub(super) struct Saved {
     pub(super) dns: Option<Dns>,
     /// Whether downloads and uploads make way for calls, as `--calls` has it: no unless told otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) calls: Option<Calls>,
+    pub(super) calls: Option<Switch>,
+    /// Whether UDP goes to the server over TCP where no link lets it through, as `--udp-over-tcp` has it: yes unless
+    /// told otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) udp_over_tcp: Option<Switch>,
     /// Exceptions, as `--except` has them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) except: Vec<String>,
@@ -67,13 +71,13 @@ pub(super) enum Dns {
     System,
 }
 
-/// Whether downloads and uploads make way for calls.
+/// Whether something is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Calls {
-    /// While there are calls they do.
+pub(super) enum Switch {
+    /// It is.
     On,
-    /// They do not.
+    /// It is not.
     Off,
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::PATIENCE;
+use crate::common::{Daemon, PATIENCE};
 use crate::lanes::{Echo, ask, block_udp, both_lanes_up, is_refused};
 use crate::network::{FAR_V4, Network, SERVER, ip, text};
 use crate::site::{FIRST, LONG, Site};
@@ -166,7 +166,9 @@ fn a_server_is_missed_where_no_lane_is_up() {
     let beyond = Site::start(&net.server, &format!("{SERVER}:80"));
     let (server, invite) = net.serve(&["--listen", "0.0.0.0:4433"]);
     block_udp(&net, 4433, true);
-    let up = net.up(&invite);
+    let args = [&net.up_args(&invite)[..], &["--udp-over-tcp", "off"]].concat();
+    let mut up = Daemon::spawn(&mut net.command(&net.client, &args));
+    up.says("up:");
     // It has answered once, when nothing was under way.
     net.comes_to_show("weft0: all TCP of this machine");
     let args = ["--silent", "--max-time", "400", "--noproxy", "*", "--output", "/dev/null"];

@@ -118,7 +118,7 @@ impl Caller {
 /// What each lane of an end is held back to, and how often that was lowered.
 fn holds(net: &Network, ns: &Netns, control: &[&str]) -> Vec<(Option<f64>, u64)> {
     let status = status_with_lanes(net, ns, control);
-    let lanes = status["bonds"][0]["lanes"].as_array().cloned().unwrap_or_default();
+    let lanes = crate::lanes::lanes_of_links(&status);
     let hold = |lane: &serde_json::Value| {
         (lane["held_mbps"].as_f64(), lane["held_cuts"].as_u64().unwrap())
     };

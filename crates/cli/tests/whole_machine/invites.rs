@@ -258,7 +258,7 @@ fn the_doctor_looks_at_a_machine_before_and_while_it_is_up() {
     crate::lanes::block_udp(&net, 4433, true);
     let said = doctor(&[&invite]);
     assert_eq!(said["errors"], 0, "{said:#}");
-    assert!(finds(&said, "warning", "blocked").contains("go past the server"), "{said:#}");
+    assert!(finds(&said, "warning", "blocked").contains("go to the server over TCP"), "{said:#}");
     crate::lanes::block_udp(&net, 4433, false);
 
     let up = net.up(&invite);

@@ -106,6 +106,12 @@ pub(crate) fn status_with_lanes(net: &Network, ns: &Netns, more: &[&str]) -> ser
     }
 }
 
+/// The lanes over links in a status: another one, over TCP, comes where a machine stands still for a second.
+pub(crate) fn lanes_of_links(status: &serde_json::Value) -> Vec<serde_json::Value> {
+    let lanes = status["bonds"][0]["lanes"].as_array().cloned().unwrap_or_default();
+    lanes.into_iter().filter(|lane| lane["carrier"] == "udp").collect()
+}
+
 /// What a daemon counts, by names.
 #[track_caller]
 pub(crate) fn counters(net: &Network, ns: &Netns, control: &str) -> BTreeMap<String, u64> {
@@ -144,7 +150,12 @@ pub(crate) fn comes_to_count(
 pub(crate) const ALL: &str = "weft0: all TCP, UDP and ICMP of this machine";
 
 pub(crate) fn up(net: &Network, invite: &str) -> Daemon {
-    let mut up = Daemon::spawn(&mut net.command(&net.client, &net.up_args(invite)));
+    up_with(net, invite, &[])
+}
+
+pub(crate) fn up_with(net: &Network, invite: &str, more: &[&str]) -> Daemon {
+    let args = [&net.up_args(invite)[..], more].concat();
+    let mut up = Daemon::spawn(&mut net.command(&net.client, &args));
     up.says("up:");
     // Where this machine stands still the first lane may come after that. A server may be in the same
     // directory.
@@ -262,8 +273,8 @@ pub(crate) fn both_lanes_up(net: &Network) {
     let began = Instant::now();
     loop {
         let status = status_with_lanes(net, &net.client, &[]);
-        let lanes = status["bonds"][0]["lanes"].as_array().unwrap();
-        let up = lanes.iter().filter(|lane| lane["state"] == "up" && lane["mtu"] == 1400).count();
+        let lanes = lanes_of_links(&status).into_iter();
+        let up = lanes.filter(|lane| lane["state"] == "up" && lane["mtu"] == 1400).count();
         if up == 2 {
             return;
         }
@@ -618,7 +629,7 @@ fn where_udp_is_blocked_it_goes_past_the_server_until_it_gets_through_again() {
     let beyond = net.server.run(|| UdpSocket::bind((SERVER, 9000))).unwrap();
     let router = net.server.run(|| UdpSocket::bind("192.168.1.1:53")).unwrap();
     let (_server, invite) = net.serve(&["--listen", "0.0.0.0:4433"]);
-    let up = up(&net, &invite);
+    let up = up_with(&net, &invite, &["--udp-over-tcp", "off"]);
     assert_eq!(text(&ask(&net, far.address, b"who")), "198.51.100.1 who");
     both_lanes_up(&net);
     // It keeps the device's address for as long as it lives.

@@ -13,6 +13,7 @@ mod ipv6;
 mod lanes;
 mod life;
 mod network;
+mod over_tcp;
 mod share;
 mod site;
 mod sniffer;

@@ -60,7 +60,7 @@ pub(crate) fn emulated(links: [LinkConfig; 2]) -> Option<(Network, Emulator)> {
 /// What each lane has sent, in bytes.
 fn sent(net: &Network) -> Vec<u64> {
     let status = status_with_lanes(net, &net.client, &[]);
-    let lanes = status["bonds"][0]["lanes"].as_array().unwrap();
+    let lanes = crate::lanes::lanes_of_links(&status);
     lanes.iter().map(|lane| lane["sent_bytes"].as_u64().unwrap()).collect()
 }
 

@@ -84,7 +84,7 @@ fn where_no_udp_comes_through_it_is_refused() {
     let site = Site::start(&net.internet, &format!("{FAR_V4}:80"));
     let (_server, invite) = net.serve(&["--listen", "0.0.0.0:4433"]);
     block_udp(&net, 4433, true);
-    let mut up = strict_up(&net, &invite, &[]);
+    let mut up = strict_up(&net, &invite, &["--udp-over-tcp", "off"]);
     up.says("up:");
     net.comes_to_show("UDP and ICMP: refused");
     net.comes_to_show("weft0: all TCP of this machine");

@@ -128,7 +128,7 @@ fn a_lane_that_is_removed_lets_its_path_go() {
     assert!(limiter.limit().is_none(), "there is no such lane");
     // It is another lane that comes back in its place.
     for end in &mut world.ends {
-        assert!(end.add_lane(LaneId(0), Role::Active, now));
+        assert!(end.add_lane(LaneId(0), (Role::Active, Carrier::Udp), now));
     }
     world.ends[0].set_limiter(LaneId(0), Some(limiter));
     call(&mut world, 1, (500, 1_000), 160);

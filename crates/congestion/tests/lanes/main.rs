@@ -7,6 +7,7 @@ mod deaths;
 mod inner;
 mod lengths;
 mod one_flow;
+mod over_tcp;
 mod world;
 
 use std::collections::BTreeSet;
@@ -70,7 +71,7 @@ proptest! {
     ) {
         let now = Instant::ZERO;
         let mut bond = Bond::new(config(false), now);
-        (0..2).for_each(|lane| _ = bond.add_lane(LaneId(lane), Role::Active, now));
+        (0..2).for_each(|lane| _ = bond.add_lane(LaneId(lane), (Role::Active, Carrier::Udp), now));
         let mut out = Vec::new();
         for (n, (lane, sequence, mut frame, kind)) in frames.into_iter().enumerate() {
             let now = Instant::from_millis(n as u64);
@@ -97,7 +98,7 @@ fn a_lane_that_comes_back_uses_no_number_twice() {
     let mut bond = Bond::new(config(true), Instant::ZERO);
     let (mut used, mut frame, mut now) = (BTreeSet::new(), Vec::new(), Instant::ZERO);
     for _ in 0..3 {
-        assert!(bond.add_lane(LaneId(1), Role::Active, now));
+        assert!(bond.add_lane(LaneId(1), (Role::Active, Carrier::Udp), now));
         for _ in 0..100 {
             now += Duration::from_millis(10);
             bond.handle_timeout(now);

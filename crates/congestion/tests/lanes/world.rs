@@ -13,6 +13,8 @@ pub(crate) const MS: u64 = 1_000_000;
 /// What TCP sends at once, in bytes, and the number of such a datagram, which is none of a lane.
 const SEGMENT: usize = 1_500;
 const TCP: u64 = u64::MAX;
+/// How much longer another link takes.
+const FARTHER: Duration = Duration::from_millis(30);
 
 /// A link between the ends, the same in both directions.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +29,10 @@ pub(crate) struct Link {
     pub(crate) lossy: u64,
     /// The longest frame that gets through.
     pub(crate) longest: usize,
+    /// Whether nothing is lost: what would be is sent again after so long, and all that follows waits for it.
+    pub(crate) again: Option<Duration>,
+    /// One of so many datagrams takes longer, as it goes over another link; none if 0.
+    pub(crate) farther: u64,
 }
 
 impl Link {
@@ -39,7 +45,14 @@ impl Link {
             dead_to: Instant::FAR,
             lossy: 0,
             longest: usize::MAX,
+            again: None,
+            farther: 0,
         }
+    }
+
+    /// What TCP makes of such a link, with 250 ms until it sends anything again.
+    pub(crate) fn by_tcp(self) -> Self {
+        Self { again: Some(Duration::from_millis(250)), ..self }
     }
 
     /// One of 10 Mb/s with a queue of 200 ms.
@@ -66,12 +79,20 @@ impl Wire {
         let backlog = self.backlog(link, now);
         let is_lost = link.lossy > 0 && self.sent.is_multiple_of(link.lossy);
         let is_lost = is_lost || (frame.len() > link.longest && sequence != TCP);
-        if is_lost || link.is_dead(now) || backlog > link.queue {
-            return;
+        match link.again {
+            Some(again) if is_lost => self.free_at = self.free_at.max(now + again),
+            Some(_) if link.is_dead(now) => self.free_at = self.free_at.max(link.dead_to),
+            Some(_) => {}
+            None if is_lost || link.is_dead(now) || backlog > link.queue => return,
+            None => {}
         }
         let service = Duration::from_nanos(frame.len() as u64 * 1_000_000_000 / link.rate);
         self.free_at = self.free_at.max(now) + service;
-        self.flying.push_back((self.free_at + link.delay, sequence, frame));
+        let is_far = link.farther > 0 && self.sent.is_multiple_of(link.farther);
+        let farther = if is_far { FARTHER } else { Duration::ZERO };
+        let at = self.free_at + link.delay + farther;
+        let place = self.flying.partition_point(|(other, ..)| *other <= at);
+        self.flying.insert(place, (at, sequence, frame));
     }
 }
 
@@ -125,7 +146,9 @@ impl World {
         let now = Instant::ZERO;
         let mut ends = [true, false].map(|is_initiator| Bond::new(config(is_initiator), now));
         for (n, role) in roles.iter().enumerate() {
-            ends.iter_mut().for_each(|end| _ = end.add_lane(LaneId(n as u8), *role, now));
+            let carrier = if links[n].again.is_some() { Carrier::Tcp } else { Carrier::Udp };
+            ends.iter_mut()
+                .for_each(|end| _ = end.add_lane(LaneId(n as u8), (*role, carrier), now));
         }
         let wires = links.iter().map(|_| Default::default()).collect();
         Self {
@@ -182,7 +205,8 @@ impl World {
                 let wire = &mut self.wires[lane][from];
                 while wire.flying.front().is_some_and(|(at, ..)| *at <= self.now) {
                     let (_, sequence, frame) = wire.flying.pop_front().unwrap();
-                    if self.links[lane].is_dead(self.now) || sequence == TCP {
+                    let link = &self.links[lane];
+                    if link.is_dead(self.now) && link.again.is_none() || sequence == TCP {
                         continue;
                     }
                     let to = 1 - from;

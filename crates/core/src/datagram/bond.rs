@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use super::LaneId;
 use super::budget::Budget;
 use super::calls::CallRules;
 use super::choice::Choice;
@@ -16,14 +15,15 @@ use super::order::Order;
 use super::packet::{self, Look};
 use super::place::{PLACE, Place};
 use super::protection::Protection;
+use super::{Carrier, LaneId};
 use crate::Instant;
 use crate::limiter::PathLimiter;
 use crate::policy::Role;
 use crate::replay::ReplayWindow;
 use crate::wire::varint;
 
-/// The most lanes of a bond.
-pub const MAX_LANES: usize = 8;
+/// The most lanes of a bond: eight links, and one over TCP.
+pub const MAX_LANES: usize = 9;
 /// Packets that wait to be sent at once, or again. More come only if nobody asks for them.
 const MOST_READY: usize = 512;
 /// The datagrams whose fate is awaited, over all lanes, and the bytes of them that are kept to go again.
@@ -142,9 +142,9 @@ impl Bond {
         }
     }
 
-    /// Adds a lane, or gives the one there is another role. Whether there was room for it. One that was
-    /// there before goes on with its sequence numbers.
-    pub fn add_lane(&mut self, id: LaneId, role: Role, now: Instant) -> bool {
+    /// Adds a lane, or gives the one there is another role; its carrier stays. Whether there was room for it. One
+    /// that was there before goes on with its sequence numbers.
+    pub fn add_lane(&mut self, id: LaneId, (role, carrier): (Role, Carrier), now: Instant) -> bool {
         if let Some(lane) = self.lanes.get_mut(&id) {
             lane.role = role;
             return true;
@@ -153,7 +153,7 @@ impl Bond {
         if has_room {
             let next = self.former.remove(&id).unwrap_or(0);
             let congestion = (self.config.congestion)(self.config.mtu);
-            let traits = (role, self.config.is_initiator, self.config.mtu);
+            let traits = ((role, carrier), self.config.is_initiator, self.config.mtu);
             let lane = Lane::new(id, traits, next, congestion, now);
             self.lanes.insert(id, lane);
         }
@@ -305,7 +305,8 @@ impl Bond {
     fn measure_by(&mut self, kept: &Kept, is_medium: bool, id: LaneId, now: Instant) {
         let bytes = kept.bytes();
         let is_it = |lane: &&mut Lane| {
-            let is_ready = lane.role == Role::Active && lane.state == LaneState::Up;
+            let is_ready =
+                lane.tier() == (Role::Active, Carrier::Udp) && lane.state == LaneState::Up;
             let is_wanted = lane.is_stale(now) || is_medium && lane.is_unmeasured(now);
             lane.id != id && is_ready && is_wanted
         };
@@ -321,6 +322,10 @@ impl Bond {
     /// The next place of a flow that was counted just now, over a lane; none where there is no other lane, as
     /// all packets come in order by themselves then.
     fn place(&mut self, flow: u64, lane: LaneId, is_only: bool, now: Instant) -> Place {
+        if self.lanes[&lane].carrier == Carrier::Tcp {
+            // It delivers in no order, so that a number that the queue drops would be waited for.
+            return self.flows.numbers(flow).map(|numbers| numbers.pending()).unwrap_or_default();
+        }
         let numbers = match is_only {
             // What was numbered a moment ago may wait for the next number.
             true => self.flows.numbered(flow).filter(|numbers| numbers.is_in_use(now)),
@@ -419,7 +424,7 @@ impl Bond {
         now: Instant,
     ) -> Result<Option<&'a [u8]>, FrameError> {
         let lane = self.lanes.get_mut(&id).ok_or(FrameError)?;
-        let frame = Frame::decode(frame)?;
+        let (frame, carrier) = (Frame::decode(frame)?, lane.carrier);
         lane.pings.note_came(now);
         lane.arrivals.note(sequence, matches!(frame, Frame::Data { .. }), now);
         match frame {
@@ -443,7 +448,7 @@ impl Bond {
                 {
                     self.flows.note_answer(flow, now);
                 }
-                if place.flow == 0 || self.order.take(place, id, packet, now) {
+                if place.flow == 0 || self.order.take(place, (id, carrier), packet, now) {
                     return Ok(Some(packet));
                 }
             }
@@ -603,6 +608,9 @@ impl Bond {
             }
             let Some((_, mut waiting)) = lane.queue.pop(now, &mut mark) else { continue };
             let is_medium = take_class(&mut waiting.packet) == Class::Medium;
+            if lane.carrier == Carrier::Tcp {
+                number_now(&mut self.flows, &mut waiting.packet, id, now);
+            }
             let class = take_empty_place(&mut waiting.packet);
             let number = self.next_number;
             self.next_number += 1;
@@ -679,6 +687,7 @@ impl Bond {
         if (Choice { lanes: &self.lanes, bytes: 0, now }).other_than(id).is_none() {
             return;
         }
+        let is_by_tcp = self.lanes[&id].carrier == Carrier::Tcp;
         // What has not been sent yet has no number, and is not sent twice.
         for (flow, mut waiting) in self.lanes.get_mut(&id).expect("it was found").queue.drain() {
             let class = take_class(&mut waiting.packet);
@@ -687,6 +696,8 @@ impl Bond {
                 let bytes = kept.bytes().try_into().unwrap_or(u32::MAX);
                 if kept.class != Class::Bulk {
                     kept.packet.extend_from_slice(&Place::default().encode());
+                } else if is_by_tcp {
+                    number_now(&mut self.flows, &mut kept.packet, other, now);
                 }
                 kept.packet.push(class as u8);
                 let queue = &mut self.lanes.get_mut(&other).expect("it was chosen").queue;
@@ -719,6 +730,17 @@ impl Bond {
     pub fn counters(&self) -> BondCounters {
         BondCounters { late: self.order.late, ..self.counters }
     }
+}
+
+/// Gives a packet its number in its flow, if it is in an order, as it is sent over a lane.
+fn number_now(flows: &mut Flows, packet: &mut [u8], lane: LaneId, now: Instant) {
+    let Some((inner, place)) = Place::split(packet).filter(|(_, place)| place.flow != 0) else {
+        return;
+    };
+    let flow = Look::at(inner).map(|look| look.flow);
+    // One that is forgotten has rested for long.
+    let numbers = flow.and_then(|flow| flows.numbered(flow)).filter(|one| one.is_of(place));
+    numbers.map(|numbers| numbers.take(lane, now)).unwrap_or_default().replace(packet);
 }
 
 /// Takes the class off the end of a packet that has waited.
@@ -762,7 +784,13 @@ mod tests {
         let config = BondConfig { is_initiator: true, mtu: 1400, mark, congestion, calls };
         let mut bond = Bond::new(config, Instant::ZERO);
         let [first, second] = [LaneId(0), LaneId(1)];
-        assert!([first, second].map(|id| bond.add_lane(id, Role::Active, Instant::ZERO))[1]);
+        assert!(
+            [first, second].map(|id| bond.add_lane(
+                id,
+                (Role::Active, Carrier::Udp),
+                Instant::ZERO
+            ))[1]
+        );
         let limiter = PathLimiter::default();
         let has = |bond: &Bond| {
             let protections = [first, second].map(|id| bond.lanes[&id].protection.as_ref());

@@ -33,13 +33,18 @@ pub(super) struct Choice<'a> {
 
 impl Choice<'_> {
     /// The lane over which it should arrive first, of those that are up; where none is, of those that
-    /// may be. Lanes that cost something only where there are no others.
+    /// may be. Lanes that cost something, or go over TCP, only where there are no others.
     pub(super) fn best(&self, without: Option<LaneId>) -> Option<LaneId> {
-        let others = || self.lanes.values().filter(|lane| Some(lane.id) != without);
+        self.best_of(|lane| Some(lane.id) != without)
+    }
+
+    /// The same of those that may be taken.
+    fn best_of(&self, may_be: impl Fn(&Lane) -> bool) -> Option<LaneId> {
+        let others = || self.lanes.values().filter(|lane| may_be(lane));
         let up = others().filter(|lane| lane.state == LaneState::Up);
-        let tier = up.clone().map(|lane| lane.role).min().filter(|role| *role != Role::Retired);
+        let tier = up.clone().map(Lane::tier).min().filter(|tier| tier.0 != Role::Retired);
         if let Some(tier) = tier {
-            return self.soonest(up.filter(|lane| lane.role == tier));
+            return self.soonest(up.filter(|lane| lane.tier() == tier));
         }
         let tried = |lane: &&Lane| {
             lane.role != Role::Retired && lane.pings.was_heard_within(TRIED_FOR, self.now)
@@ -68,18 +73,21 @@ impl Choice<'_> {
     /// The best lane, and those that may take packets instead of it.
     pub(super) fn alike(&self, best: LaneId) -> impl Iterator<Item = &Lane> {
         let best = &self.lanes[&best];
-        self.lanes.values().filter(|lane| (lane.state, lane.role) == (best.state, best.role))
+        self.lanes.values().filter(|lane| (lane.state, lane.tier()) == (best.state, best.tier()))
     }
 
-    /// The lane of an urgent packet's copy: one that costs nothing, or any if the best is a poor one.
+    /// The lane of an urgent packet's copy: one that costs nothing, or any if the best is a poor one; not one over
+    /// TCP besides one that is up over UDP, as it may share the link and be late by seconds.
     /// It is up, unless none is: nobody knows then which of those that are silent is dead, and which
     /// one's other end stands still.
     pub(super) fn second(&self, best: LaneId) -> Option<LaneId> {
         let main = &self.lanes[&best];
-        let second = self.best(Some(best))?;
+        let is_up = main.state == LaneState::Up;
+        let may_be = |lane: &Lane| lane.id != best && (!is_up || lane.carrier <= main.carrier);
+        let second = self.best_of(may_be)?;
         let lane = &self.lanes[&second];
         let is_free = lane.role == Role::Active;
-        let may_carry = lane.state == LaneState::Up || main.state != LaneState::Up;
+        let may_carry = lane.state == LaneState::Up || !is_up;
         let is_fit = may_carry && lane.pings.limit() >= self.bytes;
         (is_fit && (is_free || main.is_poor())).then_some(second)
     }
@@ -120,7 +128,7 @@ impl Choice<'_> {
         let Some(lane) = kept.and_then(|id| self.lanes.get(&id)) else { return best };
         let other = &self.lanes[&best];
         let is_fit = self.lack(lane) <= self.lack(other);
-        if lane.state != LaneState::Up || lane.role != other.role || !is_fit {
+        if lane.state != LaneState::Up || lane.tier() != other.tier() || !is_fit {
             return best;
         }
         let bytes = self.bytes as u64;

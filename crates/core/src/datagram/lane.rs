@@ -4,7 +4,6 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::LaneId;
 use super::arrivals::Arrivals;
 use super::calls::{CallRules, Carried, HoldStatus, Sample};
 use super::congestion::{LaneAck, LaneCongestion};
@@ -15,6 +14,7 @@ use super::pings::Pings;
 use super::place::PLACE;
 use super::protection::Protection;
 use super::rate::DeliveryRate;
+use super::{Carrier, LaneId};
 use crate::fq_codel::{FqCodel, QueueConfig};
 use crate::limiter::PathLimiter;
 use crate::policy::Role;
@@ -34,6 +34,11 @@ const MOST_DEBT: Duration = Duration::from_millis(100);
 /// A lane is silent after this at least, and at most.
 const LEAST_SILENCE: Duration = Duration::from_millis(60);
 const MOST_SILENCE: Duration = Duration::from_secs(1);
+/// The same of a lane over TCP, which may have to send what is lost again, more than once, before anything comes.
+const LEAST_SILENCE_TCP: Duration = Duration::from_secs(1);
+const MOST_SILENCE_TCP: Duration = Duration::from_secs(3);
+/// What has not left over TCP after so long is dropped (docs/protocol.md, "Over TCP").
+const LATE: Duration = Duration::from_secs(1);
 /// What the other end may take to tell what has come, and the system to wake both.
 const TELLING: Duration = Duration::from_millis(20);
 /// What is so many datagrams below the newest that has come is lost.
@@ -159,6 +164,7 @@ const STALE: Duration = Duration::from_millis(500);
 pub(super) struct Lane {
     pub(super) id: LaneId,
     pub(super) role: Role,
+    pub(super) carrier: Carrier,
     pub(super) state: LaneState,
     pub(super) arrivals: Arrivals,
     pub(super) pings: Pings,
@@ -197,7 +203,7 @@ impl Lane {
     /// One for packets of `mtu` bytes at most, whose datagrams have sequence numbers from `next` on.
     pub(super) fn new(
         id: LaneId,
-        (role, is_initiator, mtu): (Role, bool, usize),
+        ((role, carrier), is_initiator, mtu): ((Role, Carrier), bool, usize),
         next: u64,
         congestion: Box<dyn LaneCongestion>,
         now: Instant,
@@ -210,9 +216,10 @@ impl Lane {
         Self {
             id,
             role,
+            carrier,
             state: LaneState::New,
             arrivals: Arrivals::default(),
-            pings: Pings::new(is_initiator, mtu, now),
+            pings: Pings::new(carrier, is_initiator, mtu, now),
             again: VecDeque::new(),
             queue: FqCodel::with_spare(config, SPARE),
             missed: Vec::new(),
@@ -476,11 +483,18 @@ impl Lane {
 
     /// Counts as lost what was overtaken by far, or for long; how many those are.
     fn give_up(&mut self, end: u64, now: Instant) -> u64 {
-        let patience = self.srtt.unwrap_or(MOST_SILENCE) * 5 / 4 + TELLING;
+        let (most_behind, patience) = match self.carrier {
+            Carrier::Udp => (OVERTAKEN, self.srtt.unwrap_or(MOST_SILENCE) * 5 / 4 + TELLING),
+            // It comes, but for what has not left for a second, which is dropped.
+            Carrier::Tcp => {
+                let way = self.srtt.map_or(MOST_SILENCE_TCP, |srtt| srtt * 5 / 4 + TELLING);
+                (u64::MAX, (LATE + way).min(MOST_SILENCE_TCP))
+            }
+        };
         let before = self.counters.lost_packets;
         while let Some(first) = self.flight.front() {
             let is_old = first.sequence < end
-                && (end - first.sequence > OVERTAKEN || now.since(first.at) > patience);
+                && (end - first.sequence > most_behind || now.since(first.at) > patience);
             if !first.is_done && !is_old {
                 break;
             }
@@ -540,8 +554,17 @@ impl Lane {
 
     /// How long the other end may take to tell that something has come.
     fn patience(&self) -> Duration {
-        let Some(srtt) = self.srtt else { return MOST_SILENCE };
-        (srtt * 3 / 2 + 4 * self.deviation + TELLING).clamp(LEAST_SILENCE, MOST_SILENCE)
+        let (least, most) = match self.carrier {
+            Carrier::Udp => (LEAST_SILENCE, MOST_SILENCE),
+            Carrier::Tcp => (LEAST_SILENCE_TCP, MOST_SILENCE_TCP),
+        };
+        let Some(srtt) = self.srtt else { return most };
+        (srtt * 3 / 2 + 4 * self.deviation + TELLING).clamp(least, most)
+    }
+
+    /// Lanes of a lower tier are used before it.
+    pub(super) const fn tier(&self) -> (Role, Carrier) {
+        (self.role, self.carrier)
     }
 
     /// When it will be taken to be silent, if nothing is heard.
@@ -661,6 +684,7 @@ impl Lane {
         LaneStatus {
             lane: self.id,
             role: self.role,
+            carrier: self.carrier,
             state: self.state,
             srtt: self.srtt,
             least_rtt: self.srtt.map(|_| self.least_rtt.get()),
@@ -686,7 +710,9 @@ pub struct LaneStatus {
     pub lane: LaneId,
     /// When it carries something.
     pub role: Role,
-    /// Whether it does.
+    /// What its datagrams go over.
+    pub carrier: Carrier,
+    /// Whether it carries something.
     pub state: LaneState,
     /// The round trip, smoothed, and the least of the last ten to fifteen seconds.
     pub srtt: Option<Duration>,

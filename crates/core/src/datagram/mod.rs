@@ -1,7 +1,7 @@
 //! IP packets over several lanes at once: what `weftline up` does with UDP, ICMP and all that is no TCP.
 //!
-//! A *lane* is a way for datagrams between two ends: one of a client's links, with keys of its own. A
-//! [`Bond`] is one end: it takes packets and says which datagram goes over which lane, and takes
+//! A *lane* is a way for datagrams between two ends: one of a client's links, with keys of its own; or, where
+//! links let no UDP through, a connection over TCP ([`Carrier`]). A [`Bond`] is one end: it takes packets and says which datagram goes over which lane, and takes
 //! datagrams and gives the packets. It does not send lost packets again until they come, as TCP does.
 //!
 //! - **Urgent** packets ([`Class`]) go over the lane on which they should arrive first, and in copies
@@ -52,6 +52,26 @@ pub use frame::{Class, DATA_OVERHEAD, Feedback, Frame, FrameError, MAX_RANGES, p
 pub use guard::FlowGuard;
 pub use lane::{LaneCounters, LaneState, LaneStatus, MAX_WAITING};
 pub use packet::Look;
+
+/// What the datagrams of a lane go over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Carrier {
+    /// UDP, over one link.
+    Udp,
+    /// Messages of a connection over all links, where UDP does not come through. None is lost on its way, and
+    /// each may be late. A lane of this kind carries what no lane over UDP of the same role does.
+    Tcp,
+}
+
+impl Carrier {
+    /// Its name where it is shown.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Udp => "udp",
+            Self::Tcp => "tcp",
+        }
+    }
+}
 
 /// A lane's number, which is the same at both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

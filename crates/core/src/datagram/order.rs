@@ -1,14 +1,15 @@
 //! Packets that are not urgent, in the order of their flow, as far as that is worth waiting.
 //!
-//! A lane delivers in order. So once each lane that a flow uses has delivered a packet with a later number,
+//! A lane over UDP delivers in order. So once each lane that a flow uses has delivered a packet with a later number,
 //! what is missing is lost, and nothing waits for it; with one lane nothing ever does. A lane that says
-//! nothing is waited for no longer than lanes have lagged of late.
+//! nothing is waited for no longer than lanes have lagged of late. A lane over TCP, whose datagrams go over
+//! several links, delivers in no order: what is missing there is waited for as long.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use super::LaneId;
-use super::place::{Place, bit};
+use super::place::{Place, TCP_LANE, bit};
+use super::{Carrier, LaneId};
 use crate::Instant;
 
 /// How long a packet waits for those before it: at first, at least and at most.
@@ -36,11 +37,13 @@ const RESTED: Duration = Duration::from_secs(1);
 struct Flow {
     /// The number that is due, counted on.
     next: u64,
-    /// The greatest number that each lane has delivered, and that of all.
+    /// The greatest number that each lane has delivered, if it delivers in order, and that of all.
     newest: [Option<u64>; 8],
     greatest: u64,
     /// The lanes that it uses.
     lanes: u8,
+    /// Whether one of these goes over TCP, which delivers in no order; its bit may be that of another one, too.
+    is_by_tcp: bool,
     waiting: BTreeMap<u64, (Instant, Vec<u8>)>,
     /// What these take, in bytes.
     bytes: usize,
@@ -57,6 +60,7 @@ impl Flow {
             newest: [None; 8],
             greatest: next,
             lanes: 0,
+            is_by_tcp: false,
             waiting: BTreeMap::new(),
             bytes: 0,
             patience: PATIENCE,
@@ -72,6 +76,9 @@ impl Flow {
 
     /// Up to here everything has come or is lost.
     fn floor(&self) -> u64 {
+        if self.is_by_tcp {
+            return 0;
+        }
         let used = self.newest.iter().enumerate().filter(|(place, _)| self.lanes & 1 << place != 0);
         used.map(|(_, newest)| newest.unwrap_or(0)).min().unwrap_or(0)
     }
@@ -133,7 +140,13 @@ pub(super) struct Order {
 impl Order {
     /// Takes a packet that came over a lane; whether it is handed out at once. After it what [`Self::poll`]
     /// gives, among which it is if it came due behind others.
-    pub(super) fn take(&mut self, place: Place, lane: LaneId, packet: &[u8], now: Instant) -> bool {
+    pub(super) fn take(
+        &mut self,
+        place: Place,
+        (lane, carrier): (LaneId, Carrier),
+        packet: &[u8],
+        now: Instant,
+    ) -> bool {
         if !self.flows.contains_key(&place.flow) && self.flows.len() >= MOST_FLOWS {
             self.forget_oldest();
         }
@@ -152,7 +165,9 @@ impl Order {
         *newest = Some(newest.map_or(number, |newest| newest.max(number)));
         if number >= flow.greatest {
             (flow.greatest, flow.lanes) = (number, place.lanes | bit(lane));
+            flow.is_by_tcp &= place.lanes & bit(TCP_LANE) != 0;
         }
+        flow.is_by_tcp |= carrier == Carrier::Tcp;
         let before = flow.bytes;
         // Nobody gives a number to two packets; whoever does waits for none.
         let is_taken = number < flow.next || flow.waiting.contains_key(&number);
@@ -243,7 +258,7 @@ mod tests {
     /// Takes a packet of flow 1; the numbers that are handed out.
     fn take(order: &mut Order, number: u16, (lane, lanes): (u8, u8), ms: u64) -> Vec<u16> {
         let place = Place { flow: 1, number, lanes };
-        let now = order.take(place, LaneId(lane), &number.to_be_bytes(), at(ms));
+        let now = order.take(place, (LaneId(lane), Carrier::Udp), &number.to_be_bytes(), at(ms));
         let mut out: Vec<u16> = now.then_some(number).into_iter().collect();
         out.extend(polled(order));
         out
@@ -289,6 +304,27 @@ mod tests {
         assert_eq!(take(&mut order, 13, (0, 1), 150), [13]);
     }
 
+    /// Its datagrams go over several links, and the later one may come first.
+    #[test]
+    fn over_tcp_what_is_missing_is_waited_for() {
+        let mut order = Order::default();
+        let mut take = |number: u16, carrier, ms| {
+            let place = Place { flow: 1, number, lanes: 1 << 7 };
+            let lane = LaneId(if carrier == Carrier::Tcp { 39 } else { 0 });
+            let now = order.take(place, (lane, carrier), &number.to_be_bytes(), at(ms));
+            let mut out: Vec<u16> = now.then_some(number).into_iter().collect();
+            out.extend(polled(&mut order));
+            (out, order.poll_timeout())
+        };
+        assert_eq!(take(0, Carrier::Tcp, 0).0, [0]);
+        assert_eq!(take(2, Carrier::Tcp, 1).0, []);
+        assert_eq!(take(1, Carrier::Tcp, 30), (vec![1, 2], None));
+        // It moves to a link: what is under way over TCP is waited for, too.
+        let (out, due) = take(4, Carrier::Udp, 40);
+        assert!(out.is_empty() && due.is_some_and(|due| due >= at(90) && due <= at(240)));
+        assert_eq!(take(3, Carrier::Tcp, 60), (vec![3, 4], None));
+    }
+
     /// What makes room for a packet is before it, also if that is due by then.
     #[test]
     fn at_the_bound_a_flow_stays_in_order() {
@@ -296,7 +332,7 @@ mod tests {
         let packet = |number: u16| [&number.to_be_bytes()[..], &[0; 1398]].concat();
         for number in (0..10_000).filter(|number| *number != 1) {
             let place = Place { flow: 1, number, lanes: 3 };
-            let is_due = order.take(place, LaneId(0), &packet(number), at(0));
+            let is_due = order.take(place, (LaneId(0), Carrier::Udp), &packet(number), at(0));
             out.extend(is_due.then_some(number));
             let waited = std::iter::from_fn(|| order.poll());
             out.extend(waited.map(|packet| u16::from_be_bytes([packet[0], packet[1]])));
@@ -321,14 +357,15 @@ mod tests {
             let mut order = Order::default();
             for flow in 1..=MOST_FLOWS as u16 {
                 let place = Place { flow, number: 0, lanes: 1 };
-                assert!(order.take(place, LaneId(0), &[0; 8], at(flow.into())));
+                assert!(order.take(place, (LaneId(0), Carrier::Udp), &[0; 8], at(flow.into())));
             }
             let (mut held, mut out) = (0, 0);
             // Every second packet of two flows in turn, over one of eight lanes.
             for n in 0..40_000_u16 {
                 let place = Place { flow: 1 + n % 2, number: 2 + (n & !1), lanes: 0xff };
                 let now = at(100) + Duration::from_micros(n.into());
-                let is_due = order.take(place, LaneId(0), &[1; 1400][..length], now);
+                let is_due =
+                    order.take(place, (LaneId(0), Carrier::Udp), &[1; 1400][..length], now);
                 assert!(!is_due, "{n}: none of these is due");
                 held += cost(length);
                 while let Some(packet) = order.poll() {
@@ -400,7 +437,7 @@ mod tests {
                     let packet = named(flow, number, length);
                     taken += 1;
                     let late = order.late;
-                    if order.take(place, LaneId(lane), &packet, at(now)) {
+                    if order.take(place, (LaneId(lane), Carrier::Udp), &packet, at(now)) {
                         out.note(&packet, order.late > late);
                     }
                     out.poll(&mut order);

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::Carrier;
 use super::mtu::Search;
 use crate::Instant;
 
@@ -18,8 +19,9 @@ const LEAST_OFTEN: Duration = Duration::from_secs(30);
 const RESPONDER_ASKS_FOR: Duration = Duration::from_secs(60);
 /// How long an idle lane is not spoken on: routers forget what is idle for 30 s.
 const IDLE: Duration = Duration::from_secs(25);
-/// How long an answer may take on a lane that is up, and how often it is asked again.
+/// How long an answer may take on a lane that is up, over UDP and TCP, and how often it is asked again.
 const ANSWER: Duration = Duration::from_millis(500);
+const ANSWER_TCP: Duration = Duration::from_secs(1);
 /// How long that of a probe may take at least (RFC 8899 §5.1.1, PROBE_TIMER: no less than a second). The
 /// round trip is known, so that it need not be the 15 s that are asked for where it is not.
 const PROBE_ANSWER: Duration = Duration::from_secs(1);
@@ -39,6 +41,8 @@ pub(super) struct Question {
 #[derive(Debug)]
 pub(super) struct Pings {
     is_initiator: bool,
+    /// How long an answer may take at least.
+    answer: Duration,
     is_up: bool,
     next: u64,
     /// Those without an answer that are no probes, the oldest first.
@@ -62,9 +66,14 @@ pub(super) struct Pings {
 
 impl Pings {
     /// Those of a lane for packets of `mtu` bytes at most.
-    pub(super) fn new(is_initiator: bool, mtu: usize, now: Instant) -> Self {
+    pub(super) fn new(carrier: Carrier, is_initiator: bool, mtu: usize, now: Instant) -> Self {
+        let answer = match carrier {
+            Carrier::Udp => ANSWER,
+            Carrier::Tcp => ANSWER_TCP,
+        };
         Self {
             is_initiator,
+            answer,
             is_up: false,
             next: 0,
             awaited: VecDeque::new(),
@@ -165,7 +174,7 @@ impl Pings {
         // A probe without an answer says nothing: it may be too long, or the lane be dead.
         let newest = self.probes.back().filter(|(probe, _)| probe.id >= self.answered_to);
         let asked = self.awaited.back().map(|(_, at)| *at).or(newest.map(|(_, at)| *at));
-        let answer = asked.map(|at| at + self.patience(ANSWER));
+        let answer = asked.map(|at| at + self.patience(self.answer));
         let idle = self.is_initiator.then(|| self.sent + IDLE);
         [answer, idle, self.search.due()].into_iter().flatten().min()
     }
@@ -246,7 +255,7 @@ mod tests {
 
     #[test]
     fn a_lane_is_asked_often_when_it_is_new_and_seldom_when_it_is_idle() {
-        let (mut pings, mut now) = (Pings::new(true, 1400, at(0)), 0);
+        let (mut pings, mut now) = (Pings::new(Carrier::Udp, true, 1400, at(0)), 0);
         assert_eq!(asks(&mut pings, &mut now, 1000, false), 5);
         assert_eq!(asks(&mut pings, &mut now, 1200, true), 2, "one short, one long");
         assert_eq!(pings.longest_packet(), 1400);
@@ -267,7 +276,7 @@ mod tests {
 
     #[test]
     fn the_end_that_did_not_begin_gives_up() {
-        let (mut pings, mut now) = (Pings::new(false, 1400, at(0)), 0);
+        let (mut pings, mut now) = (Pings::new(Carrier::Udp, false, 1400, at(0)), 0);
         let asked = asks(&mut pings, &mut now, 3_600_000, false);
         assert!(asked < 200, "{asked}");
         pings.note_came(at(now));
@@ -280,7 +289,8 @@ mod tests {
     #[test]
     fn a_lane_with_a_long_round_trip_comes_up_and_stays_up() {
         for rtt in [250, 600, 2500] {
-            let (mut pings, mut answers) = (Pings::new(true, 1400, at(0)), VecDeque::new());
+            let (mut pings, mut answers) =
+                (Pings::new(Carrier::Udp, true, 1400, at(0)), VecDeque::new());
             let (mut asked, mut up_at) = (0, None);
             for now in (0..200_000).step_by(10) {
                 while answers.front().is_some_and(|&(due, _)| due <= now) {
@@ -304,7 +314,7 @@ mod tests {
 
     #[test]
     fn one_that_is_idle_and_dies_is_found_out() {
-        let (mut pings, mut now) = (Pings::new(true, 1400, at(0)), 0);
+        let (mut pings, mut now) = (Pings::new(Carrier::Udp, true, 1400, at(0)), 0);
         asks(&mut pings, &mut now, 1000, true);
         while !pings.is_in_vain() {
             let end = now + 100;
@@ -316,7 +326,7 @@ mod tests {
     /// One on which nothing but probes is sent is found out as soon as any other.
     #[test]
     fn one_that_dies_while_it_is_searched_is_found_out() {
-        let (mut pings, mut now) = (Pings::new(true, 1400, at(0)), 0);
+        let (mut pings, mut now) = (Pings::new(Carrier::Udp, true, 1400, at(0)), 0);
         let first = pings.ask(at(0)).unwrap();
         pings.handle_answer(first.id, at(0));
         pings.answered(at(0));
@@ -330,7 +340,7 @@ mod tests {
     /// As over a modem: a long packet alone takes longer than the answers to several short ones.
     #[test]
     fn answers_to_short_questions_do_not_take_a_probe_s_place() {
-        let mut pings = Pings::new(true, 1400, at(0));
+        let mut pings = Pings::new(Carrier::Udp, true, 1400, at(0));
         let first = pings.ask(at(0)).unwrap();
         pings.handle_answer(first.id, at(10));
         pings.answered(at(10));
@@ -354,7 +364,7 @@ mod tests {
 
     #[test]
     fn long_packets_that_do_not_get_through_are_tried_again_later() {
-        let mut pings = Pings::new(true, 1400, at(0));
+        let mut pings = Pings::new(Carrier::Udp, true, 1400, at(0));
         let (mut long, mut now) = (0, 0);
         while now < 300_000 {
             if let Some(question) = pings.ask(at(now)) {

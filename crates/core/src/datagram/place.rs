@@ -22,6 +22,9 @@ pub(super) struct Place {
     pub(super) lanes: u8,
 }
 
+/// What the bit of a lane over TCP is that of.
+pub(super) const TCP_LANE: LaneId = LaneId(7);
+
 /// The bit of a lane.
 pub(super) const fn bit(lane: LaneId) -> u8 {
     1 << (lane.0 & 7)
@@ -31,6 +34,13 @@ impl Place {
     pub(super) fn encode(self) -> [u8; PLACE] {
         let ([a, b], [c, d]) = (self.flow.to_be_bytes(), self.number.to_be_bytes());
         [a, b, c, d, self.lanes]
+    }
+
+    /// Puts the place in that of another one, at a packet's end.
+    pub(super) fn replace(self, packet: &mut [u8]) {
+        if let Some(end) = packet.last_chunk_mut() {
+            *end = self.encode();
+        }
     }
 
     /// Takes the place off a packet's end.
@@ -56,6 +66,16 @@ impl Numbers {
     /// Those of the flow with this number.
     pub(super) fn of(flow: u16) -> Self {
         Self { flow, ..Self::default() }
+    }
+
+    /// What a packet has that gets its number when it is sent.
+    pub(super) fn pending(&self) -> Place {
+        Place { flow: self.flow, ..Place::default() }
+    }
+
+    /// Whether a place is one of these.
+    pub(super) fn is_of(&self, place: Place) -> bool {
+        self.flow == place.flow
     }
 
     /// Nothing more comes over this lane.

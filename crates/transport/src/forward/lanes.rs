@@ -6,6 +6,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use ring::hmac;
@@ -17,6 +18,7 @@ use weftline_core::session::{RESET_FORWARD, RESET_SERVICE, RESET_SHUTDOWN};
 use super::{Opening, SHUTTING_DOWN};
 use crate::client::Client;
 use crate::connection::Connection;
+use crate::control::Control;
 use crate::error::Error;
 use crate::random::random;
 use crate::refusal::printable;
@@ -32,18 +34,22 @@ const VERSION: u8 = 2;
 /// Bytes of each end's part of the secret, and of the secret.
 const SECRET: usize = 32;
 /// The first byte of an answer.
-const GRANTED: u8 = 0;
-const REFUSED: u8 = 1;
-/// The flags of a server that forwards IPv6, and of one that takes in which lanes and paths are one link.
+pub(super) const GRANTED: u8 = 0;
+pub(super) const REFUSED: u8 = 1;
+/// The flags of a server that forwards IPv6, of one that takes in which lanes and paths are one link, and of one that
+/// carries lanes over TCP.
 const HAS_IPV6: u8 = 1;
 const TAKES_PATHS: u8 = 2;
+const TAKES_TCP: u8 = 4;
+/// Why a client without a name has no lanes.
+pub(super) const NOBODY: &str = "the server lets in everybody, and knows no client by name";
 /// What begins with this byte says that: no device has such an address. The most lanes it may name.
 const PATHS: u8 = 255;
 const MOST_PATHS: usize = 32;
 /// Bytes of a lane and its path.
 const PATH: usize = 1 + 8;
 /// How long the server may take to answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What a server has granted for lanes. It has no `Debug`, as it holds a secret.
 #[derive(Clone)]
@@ -62,7 +68,7 @@ pub struct LaneGrant {
 #[derive(Debug)]
 pub struct LaneControl {
     connection: Connection,
-    takes_paths: bool,
+    flags: u8,
 }
 
 impl LaneControl {
@@ -84,7 +90,7 @@ impl LaneControl {
         };
         let granted = within(talk).await;
         match granted {
-            Ok((grant, takes_paths)) => Ok((Self { connection, takes_paths }, grant)),
+            Ok((grant, flags)) => Ok((Self { connection, flags }, grant)),
             Err(error) => Err(failed(&connection, error)),
         }
     }
@@ -109,7 +115,7 @@ impl LaneControl {
     /// # Errors
     /// When the connection has failed.
     pub async fn set_paths(&mut self, paths: &[(u8, PathId)]) -> Result<(), Error> {
-        if !self.takes_paths {
+        if self.flags & TAKES_PATHS == 0 {
             return Ok(());
         }
         let paths = &paths[..paths.len().min(MOST_PATHS)];
@@ -125,6 +131,16 @@ impl LaneControl {
         };
         let answer = within(talk).await;
         answer.map_err(|error| failed(&self.connection, error))
+    }
+
+    /// Whether the server carries lanes over TCP, too.
+    pub const fn takes_tcp(&self) -> bool {
+        self.flags & TAKES_TCP != 0
+    }
+
+    /// What can be asked of its connection, such as which paths are up.
+    pub fn control(&self) -> Control {
+        self.connection.control()
     }
 
     /// Waits until the session is over; why.
@@ -165,11 +181,11 @@ async fn read_verdict(from: &mut (impl AsyncRead + Unpin)) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, reason))
 }
 
-/// What is granted, and whether the server takes in which lanes and paths are one link.
+/// What is granted, and the server's flags.
 async fn read_grant(
     from: &mut (impl AsyncRead + Unpin),
     ours: &[u8; SECRET],
-) -> io::Result<(LaneGrant, bool)> {
+) -> io::Result<(LaneGrant, u8)> {
     let version = from.read_u8().await?;
     if version != VERSION {
         let message = format!(
@@ -184,7 +200,7 @@ async fn read_grant(
     let (session, client) = (from.read_u32().await?, from.read_u16().await?);
     let flags = from.read_u8().await?;
     let (secret, ipv6) = (secret_of(ours, &theirs), flags & HAS_IPV6 != 0);
-    Ok((LaneGrant { session, secret, client, ipv6 }, flags & TAKES_PATHS != 0))
+    Ok((LaneGrant { session, secret, client, ipv6 }, flags))
 }
 
 /// The secret, of which neither end alone has chosen anything.
@@ -214,6 +230,16 @@ pub trait LaneHost: Send + Sync {
     /// connections send over that path goes through it. Lanes that are not named have none.
     fn set_limiters(&self, session: u32, limiters: Vec<(u8, PathLimiter)>) {
         let _ = (session, limiters);
+    }
+
+    /// Opens a lane over TCP in a session of a client: a socket of datagrams that leads there, as long as it is open,
+    /// and keeps their bounds. One that there was before is closed.
+    ///
+    /// # Errors
+    /// Why there is none, as a sentence's end.
+    fn open_over_tcp(&self, client: &str, session: u32, lane: u8) -> Result<OwnedFd, String> {
+        let _ = (client, session, lane);
+        Err("the server carries UDP by UDP only".to_owned())
     }
 
     /// Ends a session.
@@ -272,8 +298,7 @@ async fn talk(connection: &mut Connection, host: &dyn LaneHost) -> io::Result<()
     }
     let client = connection.client().map(str::to_owned);
     let Some(client) = client else {
-        return refuse(connection, "the server lets in everybody, and knows no client by name")
-            .await;
+        return refuse(connection, NOBODY).await;
     };
     let of_server: [u8; SECRET] = random().map_err(io::Error::other)?;
     let number = u32::from_be_bytes(random().map_err(io::Error::other)?);
@@ -283,7 +308,7 @@ async fn talk(connection: &mut Connection, host: &dyn LaneHost) -> io::Result<()
         Err(reason) => return refuse(connection, &reason).await,
     };
     let session = Session { host, number };
-    let flags = TAKES_PATHS | if host.has_ipv6() { HAS_IPV6 } else { 0 };
+    let flags = TAKES_PATHS | TAKES_TCP | if host.has_ipv6() { HAS_IPV6 } else { 0 };
     let mut answer = vec![GRANTED];
     answer.extend(of_server);
     answer.extend(number.to_be_bytes());

@@ -17,6 +17,7 @@ use super::dial;
 use super::dns;
 use super::egress::Egress;
 use super::lanes::{LaneHost, serve_lanes};
+use super::over_tcp::serve_lane;
 use super::pace::{Pace, Pass};
 use super::socks::Reply;
 use super::waiting::Waiting;
@@ -94,6 +95,9 @@ async fn serve_one(
 ) {
     let Service { target, host, .. } = &*service;
     let peer = connection.peer_addr();
+    if connection.carries_messages() {
+        return serve_datagrams(connection, &service, stage).await;
+    }
     let opening = tokio::select! {
         opening = Opening::read(&mut connection) => opening,
         () = reached(&mut stage, Stage::Finishing) => {
@@ -160,6 +164,20 @@ async fn serve_one(
             let _ = connection.closed().await;
         }
     }
+}
+
+/// Carries a lane over TCP, where there are lanes.
+async fn serve_datagrams(
+    connection: Connection,
+    service: &Service,
+    mut stage: watch::Receiver<Stage>,
+) {
+    let Service { target: Target::Internet(_), host: Some(host), .. } = service else {
+        connection.abort(RESET_SERVICE, "this server takes messages for lanes only, and has none");
+        let _ = connection.closed().await;
+        return;
+    };
+    serve_lane(connection, &**host, async { reached(&mut stage, Stage::Finishing).await }).await;
 }
 
 /// Answers questions to DNS, until the client has no more or the server stops.

@@ -27,7 +27,7 @@ use crate::handshake::Accepted;
 use crate::links::LinkWatch;
 use crate::random::random;
 use crate::settings::Settings;
-use crate::shared::{Shared, path_event};
+use crate::shared::{End, Shared, path_event};
 use crate::subflow::{Running, SubflowEnd};
 
 /// The same failure of a path is told again after this long.
@@ -153,7 +153,7 @@ impl Paths {
                 () = changed(&mut self.links) => self.check_links(),
                 Ok(()) = self.changes.changed(), if self.accepted.is_some() => self.take_settings(),
                 () = over(shared.as_deref()), if !is_over => is_over = true,
-                () = gone(shared.as_deref()) => return,
+                () = gone(shared.as_deref()) => return self.report_end(),
                 () = closed(&mut self.asker) => {}
             }
             if let Some(shared) = &self.shared {
@@ -299,6 +299,23 @@ impl Paths {
             // They may have left.
             let _ = asker.send(Ok(Connection::new(Arc::clone(shared), peer, None)));
         }
+    }
+
+    /// The connection is over: who still waits for it hears how it has ended, as by a server that resets it at once.
+    fn report_end(&mut self) {
+        let Some(asker) = self.asker.take() else { return };
+        let end = self.shared.as_ref().and_then(|shared| shared.end());
+        let error = match end {
+            Some(End::Failed(error)) => match &*error {
+                Error::Reset { code, reason } => {
+                    Error::Reset { code: *code, reason: reason.clone() }
+                }
+                other => Error::Socket(std::io::Error::other(other.to_string())),
+            },
+            Some(End::Closed) | None => Error::Socket(std::io::ErrorKind::ConnectionAborted.into()),
+        };
+        // They may have left.
+        let _ = asker.send(Err(error));
     }
 
     /// An attempt has failed; the path manager knows, or will be told.

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use tun_rs::SyncDevice;
-use weftline_core::datagram::{Bond, LaneId, LaneState};
+use weftline_core::datagram::{Bond, Carrier, LaneId, LaneState};
 use weftline_core::limiter::PathLimiter;
 use weftline_core::{Instant, Role};
 
@@ -17,9 +17,9 @@ use super::dns::by_tcp;
 use super::end::{LaneEnd, take_mark};
 use super::handle::{Handle, Orders};
 use super::keys::{Direction, Header, LaneSecret, Refused};
-use super::socket::{Inbox, LaneSocket, Unsent};
-use super::status::{BondStatus, Dropped, NamedLane, counters, tell_held};
-use super::{bond_config, lane_id};
+use super::socket::{Inbox, LaneSocket, NOWHERE, Unsent};
+use super::status::{BondStatus, Dropped, NamedLane, TCP_LANE, counters, tell_held};
+use super::{bond_config, is_over_tcp, lane_id, tcp_lane_id};
 use crate::poll::{Poller, Source};
 use crate::tun::Tun;
 use crate::udp::Via;
@@ -32,6 +32,8 @@ const REOPEN: Duration = Duration::from_secs(1);
 const GAP: Duration = Duration::from_secs(1);
 /// How long a link carries nothing, while others do, before that is told.
 const BLOCKED: Duration = Duration::from_secs(10);
+/// How long nothing comes through by a link before TCP is to carry it.
+const TRIED_BY_TCP: Duration = Duration::from_secs(1);
 /// Reads of one device or socket in a row.
 const READS: usize = 16;
 
@@ -64,10 +66,30 @@ pub struct LaneSession {
     pub has_ipv6: bool,
 }
 
+/// A link by which no datagram comes through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockedLink {
+    /// Its name.
+    pub name: String,
+    /// When it carries something.
+    pub role: Role,
+}
+
+/// How lanes are now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LanesNow {
+    /// How many are up.
+    pub up: usize,
+    /// Links by which nothing has come through for a second, of those that would be used before all or like the best
+    /// of those that carry UDP. By TCP they may.
+    pub blocked: Vec<BlockedLink>,
+}
+
 enum Command {
     Session(Option<LaneSession>),
     Addresses(Vec<IpAddr>),
     Links(Vec<LaneLink>),
+    OverTcp(Role, LaneSocket),
     LinksChanged,
     Limiters(BTreeMap<String, PathLimiter>),
     Refusing(bool),
@@ -86,15 +108,15 @@ impl std::fmt::Debug for BondClient {
 }
 
 impl BondClient {
-    /// Starts the thread, which reads packets from `device` from now on. `changed` hears, there, how
-    /// many lanes are up when that changes.
+    /// Starts the thread, which reads packets from `device` from now on. `changed` hears, there, how lanes are
+    /// when that changes.
     ///
     /// # Errors
     /// When the system has no descriptor or thread to give.
     pub fn start(
         device: Arc<SyncDevice>,
         name: &str,
-        changed: impl Fn(usize) + Send + 'static,
+        changed: impl Fn(LanesNow) + Send + 'static,
     ) -> Result<Self, TunnelError> {
         let (handle, orders, mut poller) = Handle::new()?;
         let tun = Tun::adopt(device, name)?;
@@ -109,7 +131,9 @@ impl BondClient {
             session: None,
             is_refusing: true,
             changed: Box::new(changed),
+            over_tcp: None,
             lanes_up: 0,
+            blocked: 0,
             without: None,
             dropped: Dropped::default(),
             errors: ErrorPace::default(),
@@ -132,6 +156,24 @@ impl BondClient {
     /// Uses these links from now on, at most as many as a bond has lanes.
     pub fn set_links(&self, links: Vec<LaneLink>) {
         self.handle.tell(Command::Links(links));
+    }
+
+    /// The number of a lane over TCP.
+    pub fn lane_over_tcp(role: Role) -> u8 {
+        tcp_lane_id(role)
+    }
+
+    /// Has a lane over TCP for the session there is now, in the place of one that there was: the descriptor of a
+    /// socket of datagrams, which somebody is to pass on to the server and back. It ends when that is closed, and
+    /// with the session.
+    ///
+    /// # Errors
+    /// When the system has no descriptor to give.
+    pub fn open_over_tcp(&self, role: Role) -> Result<OwnedFd, TunnelError> {
+        let pair = LaneSocket::over_tcp();
+        let (socket, other) = pair.map_err(TunnelError::os("making a pair of sockets"))?;
+        self.handle.tell(Command::OverTcp(role, socket));
+        Ok(other)
     }
 
     /// Links have other addresses or routes than before: those that carry nothing may do so now, and are asked
@@ -180,6 +222,14 @@ impl Link {
     }
 }
 
+/// The lane over TCP.
+struct OverTcp {
+    lane: u8,
+    role: Role,
+    socket: LaneSocket,
+    source: Source,
+}
+
 /// The number that an interface has now.
 fn interface_of(via: &Via, socket: &LaneSocket) -> Option<u32> {
     match via {
@@ -207,8 +257,11 @@ struct Work {
     limiters: BTreeMap<String, PathLimiter>,
     session: Option<Open>,
     is_refusing: bool,
-    changed: Box<dyn Fn(usize) + Send>,
+    over_tcp: Option<OverTcp>,
+    changed: Box<dyn Fn(LanesNow) + Send>,
     lanes_up: usize,
+    /// A bit for each lane whose link is blocked.
+    blocked: u32,
     /// Since when no lane is up.
     without: Option<Instant>,
     dropped: Dropped,
@@ -221,8 +274,8 @@ struct Work {
 impl Drop for Work {
     /// However the thread ends, no lane is up any more.
     fn drop(&mut self) {
-        if self.lanes_up > 0 {
-            (self.changed)(0);
+        if (self.lanes_up, self.blocked) != (0, 0) {
+            (self.changed)(LanesNow::default());
         }
     }
 }
@@ -254,6 +307,7 @@ impl Work {
                 let before = self.session.take();
                 let ends = before.iter().flat_map(|open| open.ends.values());
                 self.unsent = ends.fold(self.unsent, |sum, end| sum + end.batches.unsent);
+                self.over_tcp = None;
                 self.session = session.map(|session| Open {
                     session,
                     bond: Bond::new(bond_config(true), now),
@@ -266,6 +320,10 @@ impl Work {
             }
             Command::Links(links) => {
                 self.set_links(links);
+                self.add_lanes(now);
+            }
+            Command::OverTcp(role, socket) => {
+                self.take_over_tcp(role, socket);
                 self.add_lanes(now);
             }
             Command::LinksChanged => {
@@ -295,8 +353,8 @@ impl Work {
             if self.links.values().any(|link| link.config == config) {
                 continue;
             }
-            let used = self.session.iter().flat_map(|open| open.ends.keys());
-            let used: Vec<u8> = used.copied().collect();
+            let used = self.session.iter().flat_map(|open| open.ends.keys().copied());
+            let used: Vec<u8> = used.filter(|&lane| !is_over_tcp(lane)).collect();
             let is_free = |place: &u8| {
                 let lane = lane_id(*place, config.role);
                 self.links.keys().all(|other| other & 7 != *place)
@@ -312,17 +370,40 @@ impl Work {
         }
     }
 
+    fn take_over_tcp(&mut self, role: Role, socket: LaneSocket) {
+        let lane = tcp_lane_id(role);
+        self.over_tcp = match self.poller.add(socket.as_fd()) {
+            Ok(source) => Some(OverTcp { lane, role, socket, source }),
+            Err(error) => {
+                tracing::warn!("no lane over TCP: {error}");
+                None
+            }
+        };
+    }
+
     fn add_lanes(&mut self, now: Instant) {
         let Some(open) = &mut self.session else { return };
-        for &lane in open.ends.keys().filter(|lane| !self.links.contains_key(lane)) {
+        let over_tcp = self.over_tcp.as_ref();
+        let is_there = |lane: &u8| {
+            self.links.contains_key(lane) || over_tcp.is_some_and(|one| one.lane == *lane)
+        };
+        for &lane in open.ends.keys().filter(|lane| !is_there(lane)) {
             open.bond.remove_lane(LaneId(lane), now);
+        }
+        if let Some(&OverTcp { lane, role, .. }) = over_tcp {
+            let LaneSession { number, secret, .. } = &open.session;
+            let end = open.ends.entry(lane);
+            let end =
+                end.or_insert_with(|| LaneEnd::new(*number, secret, lane, Direction::FromClient));
+            end.way = Some(NOWHERE);
+            open.bond.add_lane(LaneId(lane), (role, Carrier::Tcp), now);
         }
         for (&lane, link) in &self.links {
             let LaneSession { number, secret, .. } = &open.session;
             let end = open.ends.entry(lane);
             let end =
                 end.or_insert_with(|| LaneEnd::new(*number, secret, lane, Direction::FromClient));
-            open.bond.add_lane(LaneId(lane), link.config.role, now);
+            open.bond.add_lane(LaneId(lane), (link.config.role, Carrier::Udp), now);
             let limiter = self.limiters.get(&link.config.name).cloned();
             open.bond.set_limiter(LaneId(lane), limiter);
             // UDP has the number of TCP's port.
@@ -414,9 +495,11 @@ impl Work {
             return;
         };
         let (tun, dropped) = (&mut self.tun, &mut self.dropped);
-        for link in self.links.values() {
-            let Some((socket, source)) = &link.socket else { continue };
-            if !self.poller.is_ready(*source) {
+        let sockets = self.links.values().filter_map(|link| link.socket.as_ref());
+        let sockets = sockets.map(|(socket, source)| (socket, *source));
+        let over_tcp = self.over_tcp.iter().map(|one| (&one.socket, one.source));
+        for (socket, source) in sockets.chain(over_tcp) {
+            if !self.poller.is_ready(source) {
                 continue;
             }
             for _ in 0..READS {
@@ -428,6 +511,9 @@ impl Work {
                 }
             }
         }
+        if let Some(ended) = self.over_tcp.take_if(|one| one.socket.has_ended()) {
+            open.bond.remove_lane(LaneId(ended.lane), now);
+        }
     }
 
     fn transmit(&mut self, now: Instant) {
@@ -438,11 +524,8 @@ impl Work {
         while let Some(transmit) = open.bond.poll_transmit(now, &mut frame) {
             let lane = transmit.lane.0;
             let end = open.ends.get_mut(&lane).expect("each lane has one");
-            let socket = self.links.get(&lane).and_then(|link| link.socket.as_ref());
-            let is_there = match socket {
-                Some((socket, _)) => {
-                    end.send(socket, (transmit.sequence, transmit.is_carried), &frame)
-                }
+            let is_there = match socket_of(lane, &self.links, self.over_tcp.as_ref()) {
+                Some(socket) => end.send(socket, (transmit.sequence, transmit.is_carried), &frame),
                 None => {
                     end.batches.unsent.refused += 1;
                     false
@@ -455,13 +538,41 @@ impl Work {
             frame.clear();
         }
         for (&lane, end) in &mut open.ends {
-            let Some(link) = self.links.get_mut(&lane) else { continue };
-            let Some((socket, _)) = &link.socket else { continue };
+            let socket = socket_of(lane, &self.links, self.over_tcp.as_ref());
+            let Some(socket) = socket else { continue };
             if !end.batches.flush(socket) {
-                link.handle_unsent();
+                self.links.get_mut(&lane).into_iter().for_each(Link::handle_unsent);
                 open.bond.handle_unsent(LaneId(lane), now);
             }
         }
+    }
+
+    /// Links that carry no UDP, though they would be used before those that do, or like the best of them: a bit for
+    /// each lane.
+    fn blocked(&self) -> u32 {
+        let Some(open) = &self.session else { return 0 };
+        let now = clock::now();
+        let down_for = |lane: u8| open.bond.down_for(LaneId(lane), now);
+        let up = self.links.iter().filter(|(lane, _)| down_for(**lane).is_none());
+        let best = up.map(|(_, link)| link.config.role).min();
+        let is_blocked = |lane: u8, link: &Link| {
+            let role = link.config.role;
+            role != Role::Retired
+                && best.is_none_or(|best| role <= best)
+                && link.socket.is_some()
+                && down_for(lane).is_some_and(|time| time >= TRIED_BY_TCP)
+        };
+        let blocked = self.links.iter().filter(|(lane, link)| is_blocked(**lane, link));
+        blocked.fold(0, |all, (lane, _)| all | 1 << lane)
+    }
+
+    fn lanes_now(&self) -> LanesNow {
+        let blocked = self.links.iter().filter(|(lane, _)| self.blocked >> **lane & 1 == 1);
+        let blocked = blocked.map(|(_, Link { config, .. })| BlockedLink {
+            name: config.name.clone(),
+            role: config.role,
+        });
+        LanesNow { up: self.lanes_up, blocked: blocked.collect() }
     }
 
     /// Tells of links that carry nothing though others do, and when they do again. Where none does, whoever
@@ -469,15 +580,21 @@ impl Work {
     fn tell_blocked(&mut self) {
         let Some(open) = &self.session else { return };
         let now = clock::now();
+        let is_up = |lane: u8| open.bond.down_for(LaneId(lane), now).is_none();
+        let is_by_tcp = self.over_tcp.as_ref().is_some_and(|one| is_up(one.lane));
+        let up = self.links.iter().filter(|(lane, _)| is_up(**lane));
+        let best = up.map(|(_, link)| link.config.role).min();
         for (&lane, link) in &mut self.links {
             let down_for = open.bond.down_for(LaneId(lane), now);
-            let name = &link.config.name;
+            let LaneLink { name, role, .. } = &link.config;
+            let is_instead = is_by_tcp && best.is_none_or(|best| best > *role);
+            let others = if is_instead { "TCP" } else { "other links" };
             match down_for {
                 Some(time) if time >= BLOCKED && link.socket.is_some() && !link.is_blocked => {
                     link.is_blocked = true;
                     tracing::warn!(
                         "{name}: no UDP comes through to the server and back; UDP, DNS and ICMP go over \
-                         other links"
+                         {others}"
                     );
                 }
                 None if link.is_blocked => {
@@ -503,9 +620,10 @@ impl Work {
         } else if self.without.is_none() {
             self.without = Some(clock::now());
         }
-        if up != self.lanes_up {
-            self.lanes_up = up;
-            (self.changed)(up);
+        let now = (up, self.blocked());
+        if now != (self.lanes_up, self.blocked) {
+            (self.lanes_up, self.blocked) = now;
+            (self.changed)(self.lanes_now());
         }
     }
 
@@ -521,6 +639,9 @@ impl Work {
     fn status(&self) -> BondStatus {
         let Some(open) = &self.session else { return BondStatus::default() };
         let named = |status: weftline_core::datagram::LaneStatus| {
+            if status.carrier == Carrier::Tcp {
+                return NamedLane { name: TCP_LANE.to_owned(), peer: None, status };
+            }
             let link = self.links.get(&status.lane.0);
             NamedLane {
                 name: link.map(|link| link.config.name.clone()).unwrap_or_default(),
@@ -534,6 +655,18 @@ impl Work {
             lanes: open.bond.lanes().into_iter().map(named).collect(),
             counters: counters(open.bond.counters(), unsent, self.dropped),
         }
+    }
+}
+
+/// The socket of a lane, if it has one now.
+fn socket_of<'a>(
+    lane: u8,
+    links: &'a BTreeMap<u8, Link>,
+    over_tcp: Option<&'a OverTcp>,
+) -> Option<&'a LaneSocket> {
+    match over_tcp {
+        Some(one) if one.lane == lane => Some(&one.socket),
+        _ => links.get(&lane)?.socket.as_ref().map(|(socket, _)| socket),
     }
 }
 

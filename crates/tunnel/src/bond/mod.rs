@@ -12,6 +12,7 @@ mod dns;
 mod end;
 mod handle;
 mod keys;
+mod pipe;
 mod reach;
 mod server;
 mod socket;
@@ -24,7 +25,7 @@ use weftline_core::{ByteCount, Role};
 
 use crate::class;
 
-pub use client::{BondClient, LaneLink, LaneSession};
+pub use client::{BlockedLink, BondClient, LaneLink, LaneSession, LanesNow};
 pub use dns::system_resolvers;
 pub use keys::{LaneSecret, SECRET_BYTES};
 pub use reach::{LaneReach, reach};
@@ -38,7 +39,7 @@ pub const CLIENT_MEMORY: ByteCount = ByteCount::new(
 );
 
 /// What it knows of the client's flows, 8,192 of 8 bytes in trees that may be half full; 128 questions to DNS
-/// with a packet each; keys of 32 lanes, with a window of what has come. In bytes.
+/// with a packet each; keys of 36 lanes, with a window of what has come. In bytes.
 const BESIDES: u64 = 1 << 20;
 
 /// The longest packet of a bond, in bytes.
@@ -56,6 +57,25 @@ fn bond_config(is_initiator: bool) -> BondConfig {
     }
 }
 
+/// What the number of a lane over TCP has besides.
+const OVER_TCP: u8 = 1 << 5;
+
+/// The number of a lane over TCP, of which there is one. Its place is one that hardly any link has, as both would
+/// count as one in the order of flows.
+fn tcp_lane_id(role: Role) -> u8 {
+    OVER_TCP | lane_id(7, role)
+}
+
+/// Whether a lane is one over TCP.
+const fn is_over_tcp(lane: u8) -> bool {
+    lane & OVER_TCP != 0
+}
+
+/// The place of a lane, which one lane has at a time.
+const fn place_of(lane: u8) -> u8 {
+    lane & (OVER_TCP | 7)
+}
+
 /// A lane's number: its place, and its role, which the server learns by that.
 fn lane_id(place: u8, role: Role) -> u8 {
     let role = match role {
@@ -69,7 +89,7 @@ fn lane_id(place: u8, role: Role) -> u8 {
 
 /// The role of a lane; `None` if it is no number of a lane.
 fn role_of(lane: u8) -> Option<Role> {
-    match lane >> 3 {
+    match (lane & !OVER_TCP) >> 3 {
         0 => Some(Role::Active),
         1 => Some(Role::Metered),
         2 => Some(Role::Backup),

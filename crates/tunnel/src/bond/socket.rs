@@ -1,15 +1,16 @@
-//! Sockets of lanes: many datagrams in a system call, each way, and answers from the address that was
+//! Sockets of lanes. Of UDP: many datagrams in a system call, each way, and answers from the address that was
 //! spoken to.
 
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::ops::{Add, AddAssign};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSocketState};
 use socket2::{Domain, Protocol, Socket, Type};
 
+use super::pipe::Pipe;
 use crate::class::{CAPABLE_1, Class, EXPERIENCED, NOT_CAPABLE};
 use crate::sys::stop_timestamps;
 use crate::udp::{Via, send_by_ourselves};
@@ -31,13 +32,24 @@ const KINDS: usize = 3;
 const WHOLE_BATCH: usize = BATCH_BYTES + 2048;
 const LITTLE_BATCH: usize = 4096;
 
-/// A UDP socket that never waits.
-pub(super) struct LaneSocket {
+/// What a lane's datagrams are given to; it never waits.
+pub(super) enum LaneSocket {
+    Udp(Udp),
+    /// They go over TCP.
+    Pipe(Pipe),
+}
+
+/// A UDP socket.
+pub(super) struct Udp {
     socket: UdpSocket,
     state: UdpSocketState,
     /// The system sends each datagram, but not several together.
     one_by_one: AtomicBool,
 }
+
+/// Where datagrams go that know their way.
+pub(super) const NOWHERE: Way =
+    Way { peer: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0), own: None };
 
 impl LaneSocket {
     /// One at `address`; `only_v6` leaves IPv4 to others where it is `[::]`.
@@ -75,12 +87,62 @@ impl LaneSocket {
         stop_timestamps(&socket)?;
         let _ = state.set_recv_buffer_size((&socket).into(), BUFFER);
         let _ = state.set_send_buffer_size((&socket).into(), BUFFER);
-        Ok(Self { socket, state, one_by_one: AtomicBool::new(false) })
+        Ok(Self::Udp(Udp { socket, state, one_by_one: AtomicBool::new(false) }))
+    }
+
+    /// One for a lane over TCP; the descriptor is for whoever passes its datagrams on.
+    pub(super) fn over_tcp() -> io::Result<(Self, OwnedFd)> {
+        let (pipe, other) = Pipe::pair()?;
+        Ok((Self::Pipe(pipe), other))
+    }
+
+    /// Whether nobody passes its datagrams on any more, which shows when it is read.
+    pub(super) fn has_ended(&self) -> bool {
+        matches!(self, Self::Pipe(pipe) if pipe.has_ended())
     }
 
     /// Reads once; each datagram is handed to `each`, with where it came from and the ECN field of its IP
     /// header. Whether there may be more.
     pub(super) fn read(&self, inbox: &mut Inbox, mut each: impl FnMut(&mut [u8], Way, u8)) -> bool {
+        match self {
+            Self::Udp(udp) => udp.read(inbox, each),
+            Self::Pipe(pipe) => {
+                let bytes = &mut inbox.bytes[..READ_BYTES];
+                (0..READS).all(|_| {
+                    let length = pipe.read(bytes);
+                    length.is_some_and(|length| {
+                        each(&mut bytes[..length], NOWHERE, NOT_CAPABLE);
+                        true
+                    })
+                })
+            }
+        }
+    }
+
+    fn send(&self, to: (Way, u8), contents: &[u8], segment_size: Option<usize>) -> io::Result<()> {
+        match self {
+            Self::Udp(udp) => udp.send(to, contents, segment_size),
+            Self::Pipe(pipe) => pipe.send(contents),
+        }
+    }
+
+    /// From now on each datagram leaves in a system call of its own.
+    fn send_one_by_one(&self) {
+        if let Self::Udp(udp) = self {
+            udp.one_by_one.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn most_segments(&self) -> usize {
+        match self {
+            Self::Udp(udp) => udp.most_segments(),
+            Self::Pipe(_) => 1,
+        }
+    }
+}
+
+impl Udp {
+    fn read(&self, inbox: &mut Inbox, mut each: impl FnMut(&mut [u8], Way, u8)) -> bool {
         let mut parts = inbox.bytes.chunks_exact_mut(READ_BYTES).map(IoSliceMut::new);
         let mut slices: [IoSliceMut<'_>; READS] =
             std::array::from_fn(|_| parts.next().expect("as many as reads"));
@@ -131,7 +193,10 @@ impl LaneSocket {
 
 impl AsFd for LaneSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        match self {
+            Self::Udp(udp) => udp.socket.as_fd(),
+            Self::Pipe(pipe) => pipe.as_fd(),
+        }
     }
 }
 
@@ -339,7 +404,7 @@ impl Batch {
                 }
                 // As quinn-udp does where it sends: the next would be refused as well.
                 if sent == count && error.raw_os_error() != Some(libc::EMSGSIZE) {
-                    socket.one_by_one.store(true, Ordering::Relaxed);
+                    socket.send_one_by_one();
                 }
                 is_there
             }
@@ -363,7 +428,8 @@ mod tests {
     fn pair_at(addresses: [&str; 2]) -> ([LaneSocket; 2], Way) {
         let pair =
             addresses.map(|address| LaneSocket::listen(address.parse().unwrap(), false).unwrap());
-        let mut peer = pair[1].socket.local_addr().unwrap();
+        let LaneSocket::Udp(udp) = &pair[1] else { panic!("it listens") };
+        let mut peer = udp.socket.local_addr().unwrap();
         if peer.ip().is_unspecified() {
             peer.set_ip(Ipv4Addr::LOCALHOST.into());
         }

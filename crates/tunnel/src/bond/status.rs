@@ -6,12 +6,15 @@ use crate::status::Counter;
 
 use super::socket::Unsent;
 
+/// What a lane over TCP is called.
+pub(super) const TCP_LANE: &str = "over TCP";
+
 /// A lane, and what it is called.
 #[derive(Clone, Debug)]
 pub struct NamedLane {
     /// The link's name; at a server the lane's number.
     pub name: String,
-    /// The other end's address there, if it is known.
+    /// The other end's address there, if it is known; a lane over TCP has none of its own.
     pub peer: Option<std::net::SocketAddr>,
     /// What is known of it.
     pub status: LaneStatus,

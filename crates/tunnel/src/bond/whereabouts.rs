@@ -61,6 +61,11 @@ pub(super) struct Whereabouts {
 }
 
 impl Whereabouts {
+    /// It is there, and nowhere else.
+    pub(super) fn known(place: Place) -> Self {
+        Self { proven: Some(place), candidates: VecDeque::new() }
+    }
+
     /// Something authentic of so many bytes has come from there, newer than all before.
     pub(super) fn note_newest(&mut self, place: Place, bytes: u64) {
         if self.proven == Some(place) {

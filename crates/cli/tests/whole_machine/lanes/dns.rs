@@ -151,7 +151,7 @@ fn names_are_looked_up_by_tcp_where_no_lane_is_up() {
     });
     let (_server, invite) = serve_with_resolver(&net, &["--listen", "0.0.0.0:4433"]);
     block_udp(&net, 4433, true);
-    let args = [&net.up_args(&invite)[..], &["--strict"]].concat();
+    let args = [&net.up_args(&invite)[..], &["--strict", "--udp-over-tcp", "off"]].concat();
     let _up = Daemon::spawn(&mut net.command(&net.client, &args));
     let file = net.state.path().join("client.resolv.conf");
     fs::write(&file, "nameserver 192.168.1.1\n").unwrap();

@@ -5,7 +5,7 @@ use super::*;
 /// What the client shows of its lanes: the longest packet of each that is up.
 fn longest(net: &Network) -> Vec<u64> {
     let status = status_with_lanes(net, &net.client, &[]);
-    let lanes = status["bonds"][0]["lanes"].as_array().unwrap();
+    let lanes = lanes_of_links(&status);
     let up = lanes.iter().filter(|lane| lane["state"] == "up");
     up.map(|lane| lane["mtu"].as_u64().unwrap()).collect()
 }

@@ -43,7 +43,7 @@ fn at(ms: u64) -> Instant {
 
 fn lane() -> Lane {
     let congestion = Box::new(Fixed::default());
-    Lane::new(LaneId(0), (Role::Active, true, 1400), 0, congestion, at(0))
+    Lane::new(LaneId(0), ((Role::Active, Carrier::Udp), true, 1400), 0, congestion, at(0))
 }
 
 fn send(lane: &mut Lane, class: Class, now: Instant) -> u64 {
