@@ -675,13 +675,18 @@ fn no_table(error: io::Error) -> NetError {
     use rustix::io::Errno;
     let code = error.raw_os_error().map(Errno::from_raw_os_error);
     match code {
-        Some(Errno::PROTONOSUPPORT | Errno::AFNOSUPPORT | Errno::NOENT | Errno::OPNOTSUPP) => {
-            NetError::NotPossible {
-                what: format!("this kernel cannot redirect connections by nf_tables ({error})"),
-                remedy: "load the modules with 'modprobe -a nf_tables nft_ct nft_redir nft_masq nft_fib_inet nft_chain_nat', \
+        // An older kernel does not know that a table may have an owner (EINVAL).
+        Some(
+            Errno::PROTONOSUPPORT
+            | Errno::AFNOSUPPORT
+            | Errno::NOENT
+            | Errno::OPNOTSUPP
+            | Errno::INVAL,
+        ) => NetError::NotPossible {
+            what: format!("this kernel cannot redirect connections by nf_tables ({error})"),
+            remedy: "load the modules with 'modprobe -a nf_tables nft_ct nft_redir nft_masq nft_fib_inet nft_chain_nat', \
                          or use Linux 5.12 or newer with nf_tables",
-            }
-        }
+        },
         Some(Errno::EXIST) => NetError::NotPossible {
             what: "there is an nf_tables table 'inet weftline' of another program".to_owned(),
             remedy: "remove it with 'nft delete table inet weftline'",

@@ -1,6 +1,7 @@
 //! `weftline down`: ends `weftline up`, waits until the machine's network is as before, and opens the kill
 //! switch, which outlives all else.
 
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,8 @@ use crate::output;
 
 /// The unit that starts `up` again when it has failed.
 const UNIT: &str = "weftline-up";
+/// What starts it again on OpenWrt, whatever has ended it.
+const PROCD: &str = "/etc/init.d/weftline-up";
 /// How long `up` may take to end.
 const PATIENCE: Duration = Duration::from_secs(15);
 
@@ -53,9 +56,26 @@ pub(crate) fn run() -> Result<(), Failure> {
     output::print("down: this machine's connections go their usual ways\n")
 }
 
-/// Has systemd stop its unit if that is about to start `up` again, which would close the kill switch anew, or
-/// capture again.
+/// Has whatever is about to start `up` again stop that: it would close the kill switch anew, or capture again.
 fn end_tries() {
+    stop_service(Path::new(PROCD));
+    stop_unit();
+}
+
+/// Has OpenWrt's procd stop the service, if there is one.
+fn stop_service(script: &Path) {
+    let Ok(stopped) = Command::new(script).arg("stop").output() else { return };
+    if !stopped.status.success() {
+        let why = String::from_utf8_lossy(&stopped.stderr).trim().to_owned();
+        eprintln!(
+            "weftline: {UNIT} may start 'up' again ({why}); '{} stop' ends that",
+            script.display()
+        );
+    }
+}
+
+/// Has systemd stop its unit if that is about to start `up` again.
+fn stop_unit() {
     let systemctl = |what: &str| Command::new("systemctl").args([what, UNIT]).output();
     // Where there is no systemd, nothing starts it.
     let Ok(state) = systemctl("is-active") else { return };
@@ -68,4 +88,28 @@ fn end_tries() {
         Err(error) => error.to_string(),
     };
     eprintln!("weftline: {UNIT} starts 'up' again ({why}); 'systemctl stop {UNIT}' ends that");
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "test code")]
+
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_service_that_would_start_it_again_is_stopped() {
+        let dir = tempfile::tempdir().unwrap();
+        let (script, told) = (dir.path().join("weftline-up"), dir.path().join("told"));
+        stop_service(&script);
+        fs::write(&script, format!("#!/bin/sh\necho \"$@\" >{}\n", told.display())).unwrap();
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+        // A process of another test may have it open for writing for a moment, as it begins.
+        while !told.exists() {
+            stop_service(&script);
+        }
+        assert_eq!(fs::read_to_string(told).unwrap(), "stop\n");
+    }
 }
