@@ -94,6 +94,8 @@ pub struct FqCodel {
     config: QueueConfig,
     /// What is added to the target.
     longer: Duration,
+    /// What has waited for longer is dropped.
+    longest: Duration,
     /// By bucket, at most [`BUCKETS`].
     flows: BTreeMap<u16, Flow>,
     /// Those that have packets, or had some until their next turn: new ones, and those that had a turn.
@@ -122,6 +124,7 @@ impl FqCodel {
         Self {
             config,
             longer: Duration::ZERO,
+            longest: Duration::MAX,
             flows: BTreeMap::new(),
             new: VecDeque::new(),
             old: VecDeque::new(),
@@ -148,6 +151,12 @@ impl FqCodel {
     pub fn allow_longer(&mut self, longer: Duration) {
         let QueueConfig { target, interval, .. } = self.config;
         self.longer = longer.min(interval.saturating_sub(target));
+    }
+
+    /// Drops what has waited for longer from now on. CoDel drops ever more of a flow that takes no notice, but not
+    /// sooner than that has filled the queue.
+    pub fn drop_older(&mut self, longest: Duration) {
+        self.longest = longest;
     }
 
     /// Whether no packet waits.
@@ -263,7 +272,11 @@ impl FqCodel {
                 self.old.push_back(bucket);
                 continue;
             }
-            let popped = flow.dequeue(&config, now, mark);
+            let mut popped = flow.dequeue(&config, now, mark);
+            while let Some(old) = popped.packet.take_if(|one| now.since(one.came) > self.longest) {
+                popped.dropped.push(old);
+                popped.packet = flow.take();
+            }
             self.marked += u64::from(popped.marked);
             for dropped in popped.dropped {
                 self.dropped += 1;
@@ -399,6 +412,25 @@ mod tests {
 
     fn at(us: u64) -> Instant {
         Instant::from_nanos(us * 1000)
+    }
+
+    #[test]
+    fn what_is_too_old_is_dropped_whatever_codel_says() {
+        let mut queue = FqCodel::new(CONFIG);
+        for ms in 0..300 {
+            queue.push(1, &[0], 100, at(ms * 1000));
+        }
+        queue.push(2, b"other", 100, at(0));
+        queue.drop_older(Duration::from_millis(100));
+        let (_, waiting) = queue.pop(at(300_000), &mut never).unwrap();
+        assert!(waiting.came >= at(200_000), "{:?}", waiting.came);
+        let dropped = queue.dropped;
+        assert!(dropped >= 200, "{dropped}");
+        // Of the other flow nothing is left; of all what waits is counted.
+        let rest: Vec<_> = std::iter::from_fn(|| queue.pop(at(300_000), &mut never)).collect();
+        assert!(rest.iter().all(|(flow, one)| *flow == 1 && one.came >= at(200_000)));
+        assert_eq!(1 + rest.len() as u64 + queue.dropped, 301);
+        assert_eq!((queue.len(), queue.bytes(), queue.room), (0, 0, 0));
     }
 
     #[test]

@@ -205,3 +205,24 @@ fn a_link_that_loses_what_is_too_much_is_known_for_its_rate() {
         assert!(lane.pacing.as_bps() < 6_000_000, "queue of {queue}: {lane:?}");
     }
 }
+
+/// 8 Mb/s that take no notice of losses, on a link of 5: some of them wait for a second, and none for longer.
+#[test]
+fn what_takes_no_notice_of_losses_waits_for_a_second_at_most() {
+    let link = Link { rate: 625_000, queue: 125_000, ..Link::new(30) };
+    let mut world = World::new(&[link], &[Role::Active]);
+    world.run(500);
+    let mut sent = Vec::new();
+    for n in 0..10_000 {
+        sent.push(world.now);
+        world.send(0, &numbered(7, n, 1000));
+        world.run(1);
+    }
+    let late = |(at, packet): &(weftline_core::Instant, Vec<u8>)| {
+        at.since(sent[usize::try_from(number_of(packet).1).unwrap()])
+    };
+    let longest = world.came[1].iter().map(late).max().unwrap();
+    assert!(longest < Duration::from_millis(1_250), "{longest:?}");
+    let came = world.came[1].len() * 1000;
+    assert!(came > 10 * 625_000 * 85 / 100, "{came} bytes");
+}

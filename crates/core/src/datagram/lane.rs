@@ -156,6 +156,9 @@ const TARGET: Duration = Duration::from_millis(5);
 const LONGER: Duration = Duration::from_millis(95);
 /// CoDel's interval: about the longest round trip of flows.
 const INTERVAL: Duration = Duration::from_millis(300);
+/// What has waited for longer is dropped: of a flow that takes no notice of losses 2 MiB would wait, which are three
+/// seconds at 5 Mb/s.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
 /// A queue of the link that was seen so long ago may be gone: it is looked again.
 const STALE: Duration = Duration::from_millis(500);
 
@@ -213,6 +216,8 @@ impl Lane {
             interval: INTERVAL,
             limit_bytes: QueueConfig::full_packets(2048),
         };
+        let mut queue = FqCodel::with_spare(config, SPARE);
+        queue.drop_older(LONGEST_WAIT);
         Self {
             id,
             role,
@@ -221,7 +226,7 @@ impl Lane {
             arrivals: Arrivals::default(),
             pings: Pings::new(carrier, is_initiator, mtu, now),
             again: VecDeque::new(),
-            queue: FqCodel::with_spare(config, SPARE),
+            queue,
             missed: Vec::new(),
             counters: LaneCounters::default(),
             next,
