@@ -26,7 +26,7 @@ use crate::error::NetError;
 use crate::exception::Exception;
 use crate::journal::Journal;
 use crate::link_name::LinkName;
-use crate::nft::{Ports, Redirect, Table};
+use crate::nft::{self, Ports, Redirect, Table};
 use crate::own_address::{addresses_v4, addresses_v6, free_address};
 use crate::route::{Address, Link, Routes, Rule};
 use crate::rules::{Scope, TABLE, exceptions, rule_of_own, rules_v4, rules_v6, shared};
@@ -675,14 +675,7 @@ fn no_table(error: io::Error) -> NetError {
     use rustix::io::Errno;
     let code = error.raw_os_error().map(Errno::from_raw_os_error);
     match code {
-        // An older kernel does not know that a table may have an owner (EINVAL).
-        Some(
-            Errno::PROTONOSUPPORT
-            | Errno::AFNOSUPPORT
-            | Errno::NOENT
-            | Errno::OPNOTSUPP
-            | Errno::INVAL,
-        ) => NetError::NotPossible {
+        _ if nft::cannot_own(&error) => NetError::NotPossible {
             what: format!("this kernel cannot redirect connections by nf_tables ({error})"),
             remedy: "load the modules with 'modprobe -a nf_tables nft_ct nft_redir nft_masq nft_fib_inet nft_chain_nat', \
                          or use Linux 5.12 or newer with nf_tables",

@@ -19,6 +19,7 @@ use crate::error::NetError;
 use crate::exit_table::{ExitTable, Gate, Unforwarded};
 use crate::forwarding::{ALL_V6, forward_v6, forwarding, is_off, keep_advertisements};
 use crate::journal::Journal;
+use crate::nft;
 use crate::route::{Link, Route, Routes};
 
 /// The name of the device.
@@ -269,14 +270,7 @@ fn no_table(error: io::Error) -> NetError {
     use rustix::io::Errno;
     let code = error.raw_os_error().map(Errno::from_raw_os_error);
     match code {
-        // An older kernel does not know that a table may have an owner (EINVAL).
-        Some(
-            Errno::PROTONOSUPPORT
-            | Errno::AFNOSUPPORT
-            | Errno::NOENT
-            | Errno::OPNOTSUPP
-            | Errno::INVAL,
-        ) => NetError::NotPossible {
+        _ if nft::cannot_own(&error) => NetError::NotPossible {
             what: format!("this kernel cannot masquerade by nf_tables ({error})"),
             remedy: "load the modules with 'modprobe -a nf_tables nft_masq nft_ct nft_chain_nat', or \
                          use Linux 5.12 or newer with nf_tables",

@@ -750,3 +750,12 @@ fn expression(list: &mut Builder, name: &str, fill: impl FnOnce(&mut Builder)) {
         one.text(1, name).nest(2, fill);
     });
 }
+
+/// Whether a kernel that has refused a table has none, or none that a process can own: it lacks a module, or is older
+/// than Linux 5.12, which does not know the flag (`EINVAL`).
+pub(crate) fn cannot_own(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let lacks = [Errno::PROTONOSUPPORT, Errno::AFNOSUPPORT, Errno::NOENT, Errno::OPNOTSUPP];
+    let code = error.raw_os_error().map(Errno::from_raw_os_error);
+    code.is_some_and(|code| code == Errno::INVAL || lacks.contains(&code))
+}

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex};
 use common::{Security, pair, patiently, two_paths};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use tokio::net::UnixDatagram as Socket;
+use tokio::task::JoinHandle;
 use weftline::{
     Client, Egress, Error, LONGEST_DATAGRAM, LaneControl, LaneHost, LaneOverTcp, SendOptions,
     ServerBuilder, Target, Token,
@@ -106,6 +107,13 @@ async fn opened(client: &Client, session: u32, lane: u8) -> Result<LaneOverTcp, 
     Ok(opened)
 }
 
+/// Both ends of a lane that is carried, and what carries it.
+fn carry(lane: LaneOverTcp, host: &Host) -> (Socket, Socket, JoinHandle<Option<Error>>) {
+    let [ours, theirs] = datagrams();
+    let here = Socket::from_std(ours.into()).unwrap();
+    (here, host.newest(), tokio::spawn(lane.carry(theirs)))
+}
+
 async fn received(socket: &Socket) -> Vec<u8> {
     let mut bytes = vec![0; 4096];
     let length = socket.recv(&mut bytes).await.unwrap();
@@ -121,9 +129,7 @@ async fn datagrams_go_both_ways_with_their_bounds_until_an_end_closes() {
         let (control, grant) = LaneControl::open(&ann).await.unwrap();
         assert!(control.takes_tcp());
         let lane = opened(&ann, grant.session, LANE).await.unwrap();
-        let [ours, theirs] = datagrams();
-        let (here, there) = (Socket::from_std(ours.into()).unwrap(), host.newest());
-        let carrying = tokio::spawn(lane.carry(theirs));
+        let (here, there, carrying) = carry(lane, &host);
         for length in [1, 39, 1441, 2048] {
             let datagram = vec![length as u8; length];
             here.send(&datagram).await.unwrap();
@@ -136,9 +142,7 @@ async fn datagrams_go_both_ways_with_their_bounds_until_an_end_closes() {
         drop(there);
         assert!(carrying.await.unwrap().is_some());
         assert_eq!(received(&here).await, b"", "its end shows");
-        let [ours, theirs] = datagrams();
-        let (here, there) = (Socket::from_std(ours.into()).unwrap(), host.newest());
-        let carrying = tokio::spawn(second.carry(theirs));
+        let (here, there, carrying) = carry(second, &host);
         here.send(b"again").await.unwrap();
         assert_eq!(received(&there).await, b"again");
         // The client's end closes, and the host hears of it.
@@ -156,9 +160,7 @@ async fn what_one_end_does_not_take_is_dropped_and_the_rest_goes_on() {
         let [ann, _] = with_lanes(&host);
         let (_control, grant) = LaneControl::open(&ann).await.unwrap();
         let lane = opened(&ann, grant.session, LANE).await.unwrap();
-        let [ours, theirs] = datagrams();
-        let (here, there) = (Socket::from_std(ours.into()).unwrap(), host.newest());
-        tokio::spawn(lane.carry(theirs));
+        let (here, there, _) = carry(lane, &host);
         // 28 MB, of which nobody takes any.
         for number in 0..20_000_u32 {
             let datagram = [&number.to_be_bytes()[..], &[0; 1396]].concat();

@@ -13,8 +13,9 @@ use super::lane::{Kept, Lane, LaneState, LaneStatus, MAX_WAITING};
 use super::mtu::SHORT_PACKET;
 use super::order::Order;
 use super::packet::{self, Look};
-use super::place::{PLACE, Place};
+use super::place::Place;
 use super::protection::Protection;
+use super::waiting::{number_now, take_class, take_empty_place};
 use super::{Carrier, LaneId};
 use crate::Instant;
 use crate::limiter::PathLimiter;
@@ -729,33 +730,6 @@ impl Bond {
     /// What became of other packets.
     pub fn counters(&self) -> BondCounters {
         BondCounters { late: self.order.late, ..self.counters }
-    }
-}
-
-/// Gives a packet its number in its flow, if it is in an order, as it is sent over a lane.
-fn number_now(flows: &mut Flows, packet: &mut [u8], lane: LaneId, now: Instant) {
-    let Some((inner, place)) = Place::split(packet).filter(|(_, place)| place.flow != 0) else {
-        return;
-    };
-    let flow = Look::at(inner).map(|look| look.flow);
-    // One that is forgotten has rested for long.
-    let numbers = flow.and_then(|flow| flows.numbered(flow)).filter(|one| one.is_of(place));
-    numbers.map(|numbers| numbers.take(lane, now)).unwrap_or_default().replace(packet);
-}
-
-/// Takes the class off the end of a packet that has waited.
-fn take_class(packet: &mut Vec<u8>) -> Class {
-    if packet.pop() == Some(Class::Bulk as u8) { Class::Bulk } else { Class::Medium }
-}
-
-/// Takes the place off a packet's end if it is in no order; the class that says whether it still has one.
-fn take_empty_place(packet: &mut Vec<u8>) -> Class {
-    match Place::split(packet) {
-        Some((_, place)) if place.flow != 0 => Class::Bulk,
-        _ => {
-            packet.truncate(packet.len().saturating_sub(PLACE));
-            Class::Medium
-        }
     }
 }
 

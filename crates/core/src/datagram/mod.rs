@@ -44,6 +44,7 @@ mod pings;
 mod place;
 mod protection;
 mod rate;
+mod waiting;
 
 pub use bond::{Bond, BondConfig, BondCounters, MAX_LANES, MAX_MEMORY, Transmit};
 pub use calls::{CallRules, HoldStatus};
