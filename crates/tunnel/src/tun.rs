@@ -108,8 +108,9 @@ const NAME_MAX: usize = 15;
 /// many more small ones. Some kernels take no more than 64 datagrams of UDP in one write.
 const BATCH: usize = 64;
 
-/// The most packets one read gives: 64 KiB in segments of the least MSS.
-const SEGMENTS: usize = 256;
+/// The most packets one read gives: 64 KiB in segments of the least MSS (`tcp_min_snd_mss`, 48) less the
+/// timestamps.
+const SEGMENTS: usize = (64 << 10) / 36 + 1;
 /// Room for the longest packet of a device.
 const SEGMENT_BYTES: usize = 9216;
 
@@ -175,7 +176,8 @@ impl Tun {
             device,
             name: name.to_owned(),
             raw: vec![0; VIRTIO_NET_HDR_LEN + 65_536],
-            segments: vec![vec![0; SEGMENT_BYTES]; SEGMENTS],
+            // Each for itself: what is never written takes no memory.
+            segments: (0..SEGMENTS).map(|_| vec![0; SEGMENT_BYTES]).collect(),
             lengths: vec![0; SEGMENTS],
             joiner: GROTable::default(),
             outgoing: Vec::new(),

@@ -10,7 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use ring::hmac;
-use support::{DEVICE_V4, DEVICE_V6, GATEWAY_V4, GATEWAY_V6, PATIENCE, World, alone, ip, link};
+use support::{
+    DEVICE_V4, DEVICE_V6, GATEWAY_PORT, GATEWAY_V4, GATEWAY_V6, Node, PATIENCE, World, alone, ip,
+    link,
+};
 use weftline_core::Bitrate;
 use weftline_judged::{MISSES, Watch, verdict};
 use weftline_lab::netns::Netns;
@@ -389,9 +392,9 @@ fn junk_is_counted_and_dropped_and_harms_nobody() {
     transfer(&world.testbed, ip(GATEWAY_V4), true, 1 << 20, || {});
 }
 
-/// The first message of a stranger who knows the gateway's public key: all but the proof.
-fn initiation_of_a_stranger(gateway: &SecretKey, number: u32) -> Vec<u8> {
-    let digits = gateway.public().to_string();
+/// The first message of a stranger who knows a node's public key: all but the proof.
+fn initiation_of_a_stranger(node: &SecretKey, number: u32) -> Vec<u8> {
+    let digits = node.public().to_string();
     let digits = digits.strip_prefix("public:").unwrap().as_bytes();
     let byte = |two: &[u8]| u8::from_str_radix(std::str::from_utf8(two).unwrap(), 16).unwrap();
     let key: Vec<u8> = digits.chunks_exact(2).map(byte).collect();
@@ -405,42 +408,75 @@ fn initiation_of_a_stranger(gateway: &SecretKey, number: u32) -> Vec<u8> {
     initiation
 }
 
+/// Does something while first messages of strangers come to `node` from so many addresses, the first thousand
+/// of which it has counted.
+fn under_a_flood<T>(
+    testbed: &Testbed,
+    (node, key, target): (&Node, &SecretKey, SocketAddr),
+    addresses: u32,
+    meanwhile: impl FnOnce() -> T,
+) -> T {
+    let before = node.status().dropped.handshakes;
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let flooding = scope.spawn(|| {
+            let send = |number: u32| {
+                let [_, a, b, c] = (number % addresses + 0x0001_0001).to_be_bytes();
+                let socket = UdpSocket::bind(SocketAddr::from(([127, a, b, c], 0)))?;
+                socket.send_to(&initiation_of_a_stranger(key, number), target)
+            };
+            let flood = || (0..u32::MAX).take_while(|_| !stop.load(Ordering::Relaxed));
+            testbed.server.run(|| flood().try_for_each(|number| send(number).map(drop)))
+        });
+        // Whatever fails here, the flood is to end: the thread is waited for.
+        let _stop = StopAtEnd(&stop);
+        node.wait_for("the flood", |status| status.dropped.handshakes > before + 1_000);
+        let done = meanwhile();
+        assert!(!flooding.is_finished(), "the flood was over before");
+        stop.store(true, Ordering::Relaxed);
+        flooding.join().unwrap().unwrap();
+        done
+    })
+}
+
+/// Whether the first link is up.
+fn has_first_link(status: &Status) -> bool {
+    status.links.iter().any(|link| link.name == "mmwave" && link.up)
+}
+
 #[test]
-fn a_flood_from_one_address_or_ten_thousand_keeps_no_node_out() {
+fn a_flood_from_one_address_or_ten_thousand_keeps_no_access_point_out() {
     let _alone = alone();
     let Some(mut world) = World::build(links(0.0), Sending::default()) else { return };
     world.start();
-    let target = SocketAddr::from(([127, 0, 0, 1], 7100));
-    for addresses in [1_u32, 10_000] {
+    let target = SocketAddr::from(([127, 0, 0, 1], GATEWAY_PORT));
+    for addresses in [1, 10_000] {
         world.aps[0] = None;
-        let before = world.gateway().status().dropped.handshakes;
-        let stop = AtomicBool::new(false);
-        let World { testbed, keys, .. } = &world;
-        std::thread::scope(|scope| {
-            let flooding = scope.spawn(|| {
-                let send = |number: u32| {
-                    let [_, a, b, c] = (number % addresses + 0x0001_0001).to_be_bytes();
-                    let socket = UdpSocket::bind(SocketAddr::from(([127, a, b, c], 0)))?;
-                    socket.send_to(&initiation_of_a_stranger(&keys.gateway, number), target)
-                };
-                let flood = || (0..u32::MAX).take_while(|_| !stop.load(Ordering::Relaxed));
-                testbed.server.run(|| flood().try_for_each(|number| send(number).map(drop)))
-            });
-            // Whatever fails here, the flood is to end: the thread is waited for.
-            let _stop = StopAtEnd(&stop);
-            let flooded = |status: &Status| status.dropped.handshakes > before + 1_000;
-            world.gateway().wait_for("the flood", flooded);
+        let flooded = (world.gateway(), &world.keys.gateway, target);
+        drop(under_a_flood(&world.testbed, flooded, addresses, || {
             let ap = world.start_ap(0);
-            let up =
-                |status: &Status| status.links.iter().any(|link| link.name == "mmwave" && link.up);
-            world.gateway().wait_for("the access point is in", up);
-            world.device().wait_for("and the device's link", up);
-            transfer(testbed, ip(GATEWAY_V4), true, 1 << 20, || {});
-            assert!(!flooding.is_finished(), "the flood was over before");
-            stop.store(true, Ordering::Relaxed);
-            flooding.join().unwrap().unwrap();
-            drop(ap);
-        });
+            world.gateway().wait_for("the access point is in", has_first_link);
+            world.device().wait_for("and the device's link", has_first_link);
+            transfer(&world.testbed, ip(GATEWAY_V4), true, 1 << 20, || {});
+            ap
+        }));
+    }
+}
+
+#[test]
+fn nor_does_one_at_an_access_point_keep_a_device_out() {
+    let _alone = alone();
+    let Some(mut world) = World::build(links(0.0), Sending::default()) else { return };
+    world.start();
+    for addresses in [1, 10_000] {
+        world.device = None;
+        let flooded = (world.ap(0), &world.keys.aps[0], world.ap_address(0));
+        drop(under_a_flood(&world.testbed, flooded, addresses, || {
+            let device = world.start_device();
+            device.wait_for("the device is in", has_first_link);
+            transfer(&world.testbed, ip(GATEWAY_V4), true, 1 << 20, || {});
+            device
+        }));
     }
 }
 

@@ -61,25 +61,29 @@ pub(crate) struct GatewayArgs {
     #[arg(long, value_name = "PREFIX")]
     address: Vec<String>,
     /// Send packets as they are, each once over whichever link has room, without coding
-    #[arg(long, conflicts_with = "dense", hide_short_help = true)]
+    #[arg(
+        long,
+        conflicts_with_all = ["dense", "queue_target", "queue_interval", "queue_packets"],
+        hide_short_help = true
+    )]
     plain: bool,
     /// Send combinations only, not packets as they are first
     #[arg(long, hide_short_help = true)]
     dense: bool,
     /// Hold packets back until their interval is over, as COTAG does; without, they go on as they
     /// come, and only what is redundant waits
-    #[arg(long, conflicts_with_all = ["plain", "dense"], hide_short_help = true)]
+    #[arg(long, conflicts_with = "plain", hide_short_help = true)]
     store_and_forward: bool,
     /// T: packets that come within it are coded together [default: 10ms]
     #[arg(long, value_name = "DURATION")]
     interval: Option<String>,
     /// The most packets of a generation, G; each costs a byte in every packet [default: 32]
-    #[arg(long, value_name = "PACKETS", hide_short_help = true)]
+    #[arg(long, value_name = "PACKETS", conflicts_with = "plain", hide_short_help = true)]
     generation: Option<u8>,
     /// The redundant packets: learned (as many as the device's losses call for, and no more than the
     /// others), or the most of them in percent of the others, sent where there is room
     /// [default: learned]
-    #[arg(long, value_name = "PERCENT", hide_short_help = true)]
+    #[arg(long, value_name = "PERCENT", conflicts_with = "plain", hide_short_help = true)]
     redundancy: Option<RedundancyArg>,
     /// How long packets may wait in the gateway's queue for long: CoDel's target [default: 10ms]
     #[arg(long, value_name = "DURATION", hide_short_help = true)]
@@ -91,7 +95,11 @@ pub(crate) struct GatewayArgs {
     #[arg(long, value_name = "PACKETS", hide_short_help = true)]
     queue_packets: Option<usize>,
     /// No queue, as COTAG has it: what links cannot carry within an interval is given away
-    #[arg(long, hide_short_help = true)]
+    #[arg(
+        long,
+        conflicts_with_all = ["plain", "queue_target", "queue_interval", "queue_packets"],
+        hide_short_help = true
+    )]
     no_queue: bool,
     /// The most packets that each node holds [default: 4096]
     #[arg(long, value_name = "PACKETS", hide_short_help = true)]

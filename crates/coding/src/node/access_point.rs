@@ -41,6 +41,8 @@ pub struct AccessPointStats {
     pub full: u64,
     /// Of high priority, not sent within their cohort's time.
     pub given: u64,
+    /// Of low priority, the same.
+    pub low_given: u64,
     /// Combinations of what was there.
     pub redundant: u64,
     /// Dropped: late, or wrong.
@@ -70,6 +72,11 @@ impl Waiting {
     /// Its packets of high priority.
     fn high(&self) -> usize {
         self.packets.iter().filter(|stored| stored.priority == Priority::High).count()
+    }
+
+    /// Its packets of low priority.
+    fn low(&self) -> usize {
+        self.packets.len() - self.high()
     }
 }
 
@@ -173,6 +180,7 @@ impl AccessPoint {
             self.end();
         }
         self.stats.given += self.waiting.iter().map(Waiting::high).sum::<usize>() as u64;
+        self.stats.low_given += self.waiting.iter().map(Waiting::low).sum::<usize>() as u64;
         self.waiting.clear();
         self.links.restart();
         (self.held, self.begun, self.shown) = (0, None, None);
@@ -204,6 +212,7 @@ impl AccessPoint {
         let sent = |served: &Served| served.unsent() == 0 && served.rank() > 0;
         let at = self.served.iter().position(sent).filter(|_| self.config.cut_through);
         let Some(ended) = at.and_then(|at| self.served.remove(at)) else { return false };
+        self.stats.low_given += ended.unsent_low() as u64;
         self.held -= ended.end(&mut self.recoders);
         true
     }
@@ -427,6 +436,7 @@ impl AccessPoint {
     fn end(&mut self) {
         let Some(oldest) = self.served.pop_front() else { return };
         self.stats.given += oldest.unsent() as u64;
+        self.stats.low_given += oldest.unsent_low() as u64;
         self.held -= oldest.end(&mut self.recoders);
     }
 

@@ -38,6 +38,8 @@ counters! {
         "combinations that the access point made";
     PACKETS_GIVEN = "packets_given",
         "packets that a node had no time to send";
+    PACKETS_LOW_GIVEN = "packets_low_given",
+        "redundant packets that an access point had no time to send on";
     PACKETS_FULL = "packets_full",
         "dropped for lack of room: cohort, buffer or queue";
     PACKETS_DELAYED = "packets_delayed",
@@ -129,13 +131,14 @@ impl GatewayStats {
 
 impl AccessPointStats {
     /// What was counted, but for markers.
-    pub fn counters(&self) -> [(Meaning, u64); 9] {
+    pub fn counters(&self) -> [(Meaning, u64); 10] {
         [
             (PACKETS_RECEIVED, self.received),
             (PACKETS_HIGH, self.high),
             (PACKETS_LOW, self.low),
             (PACKETS_RECODED, self.recoded),
             (PACKETS_GIVEN, self.given),
+            (PACKETS_LOW_GIVEN, self.low_given),
             (PACKETS_FULL, self.full),
             (PACKETS_REDUNDANT, self.redundant),
             (PACKETS_REFUSED, self.refused),

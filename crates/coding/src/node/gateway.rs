@@ -45,6 +45,9 @@ const FILLED: (u128, u128) = (19, 20);
 /// Losses are not forgotten again before so long: twice what is forgotten at most, so that a link that comes
 /// and goes hides none.
 const FORGETS_AGAIN: Duration = Duration::from_secs(4);
+/// Of what goes over all links a gone one has had more than this part if losses are forgotten with it: of one
+/// that had less, and of one that was never there, there is nothing to forget.
+const FORGETS_FROM: f64 = 0.05;
 
 /// What a gateway did so far, in packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -312,7 +315,8 @@ impl Gateway {
     pub fn set_rate(&mut self, link: usize, rate: Option<Bitrate>) {
         let before = std::mem::replace(&mut self.ways[link].rate, rate);
         let stands = Some(Bitrate::ZERO);
-        if rate == stands && before != stands && self.config.forget_losses {
+        let goes = rate == stands && before != stands;
+        if goes && self.config.forget_losses && self.gone.part(link) > FORGETS_FROM {
             self.forget_losses(link);
         }
         self.gone.set(link, rate == stands, self.now);

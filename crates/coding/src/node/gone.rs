@@ -72,6 +72,12 @@ impl Gone {
         }
     }
 
+    /// The part of what all links carry that goes over `link`.
+    pub(super) fn part(&self, link: usize) -> f64 {
+        let all: f64 = self.links.iter().map(|link| link.carries).sum();
+        if all > 0.0 { self.links[link].carries / all } else { 0.0 }
+    }
+
     /// How much longer than without packets may wait, if `interval` is CoDel's.
     pub(super) fn allowance(&self, interval: Duration, now: Instant) -> Duration {
         let (mut missing, mut left) = (0.0, 0.0);

@@ -288,7 +288,12 @@ impl Served {
         self.high.len()
     }
 
-    /// Bytes of those, without headers.
+    /// Packets of low priority that have not been sent.
+    pub(super) fn unsent_low(&self) -> usize {
+        self.low.len()
+    }
+
+    /// Bytes of those of high priority, without headers.
     pub(super) fn unsent_bytes(&self) -> u64 {
         self.high_bytes
     }

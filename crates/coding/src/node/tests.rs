@@ -400,6 +400,19 @@ fn an_access_point_with_cut_through_sends_packets_as_they_come() {
     assert_eq!(ap.poll_timeout(), None);
 }
 
+#[test]
+fn what_a_blocked_link_had_no_time_for_is_counted_by_its_priority() {
+    let cohorts = cohorts(&[2, 1, 1], config());
+    let mut ap = AccessPoint::new(NodeConfig { cut_through: true, ..config() }, 1, 1);
+    // A packet and a combination, and a packet of each cohort after that.
+    for (packet, ms) in [(&cohorts[0][0], 13), (&cohorts[0][2], 13), (&cohorts[1][0], 25)] {
+        ap.receive(0, packet, at(ms)).unwrap();
+    }
+    ap.receive(0, &cohorts[2][0], at(37)).unwrap();
+    ap.handle_timeout(at(37));
+    assert_eq!((ap.stats().given, ap.stats().low_given), (1, 1));
+}
+
 /// A packet as it is sent while its cohort is open.
 fn early(packet: &[u8]) -> Vec<u8> {
     let Ok(Packet::Coded { mut header, payload }) = Packet::decode(packet) else {

@@ -28,7 +28,7 @@ pub(crate) const DEVICE_V4: &str = "10.9.0.2";
 pub(crate) const GATEWAY_V6: &str = "fd09::1";
 pub(crate) const DEVICE_V6: &str = "fd09::2";
 
-const GATEWAY_PORT: u16 = 7100;
+pub(crate) const GATEWAY_PORT: u16 = 7100;
 const AP_PORT: u16 = 7200;
 /// Far more than anything here takes: a test that waits this long hangs.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(400);

@@ -299,6 +299,21 @@ fn what_is_learned_goes_before_new_packets() {
     assert!((28.0..33.0).contains(&lossy), "{lossy}");
 }
 
+/// An access point that is out of reach.
+#[test]
+fn losses_are_not_forgotten_with_a_link_that_carried_none_of_them() {
+    let [lossy, wanted] = [true, false].map(|forget_losses| {
+        let redundancy = Redundancy::Learned;
+        let config = NodeConfig { cut_through: true, redundancy, forget_losses, ..config() };
+        let mut gateway = gateway(config);
+        gateway.set_rate(1, Some(Bitrate::ZERO));
+        (0..500).for_each(|_| gateway.learn(LossReport { packets: 1000, missing: 0 }));
+        (0..100).for_each(|_| gateway.learn(LossReport { packets: 1000, missing: 50 }));
+        taken_percent(&mut gateway, 60, 120)
+    });
+    assert!(wanted > 10.0 && (lossy - wanted).abs() < 0.01 * wanted, "{lossy} for {wanted}");
+}
+
 /// Two seconds in which a packet in twenty is lost and more waits than links carry: what the device has
 /// reported and lost in the second one, and what the gateway did.
 fn loses_one_in_twenty(config: NodeConfig) -> (LossReport, u64, GatewayStats) {
@@ -424,10 +439,13 @@ fn copies_call_for_no_less_redundancy() {
     }
 }
 
-/// The device reports every 10 ms, of 1000 packets each.
+/// The device reports every 10 ms, of 1000 packets each; both links carry something.
 fn report(gateway: &mut Gateway, from_ms: u64, to_ms: u64, missing: u64) {
     for ms in (from_ms..to_ms).step_by(10) {
         gateway.handle_timeout(at(ms));
+        (0..4).for_each(|_| gateway.receive_as(0, b"packet", BYTES, at(ms)).unwrap());
+        let mut out = Vec::new();
+        (0..4).for_each(|packet| _ = gateway.poll_transmit(packet % 2, at(ms), &mut out));
         gateway.learn(LossReport { packets: 1000, missing });
     }
 }
