@@ -212,7 +212,7 @@ fn rates_of_a_file_and_heads_that_gzip_packed_are_played() {
     assert!(Command::new("gzip").arg("heads.csv").current_dir(at).status().unwrap().success());
     weftline(
         at,
-        "vr evaluate plaza --rates ride.csv --rate-scale 1 --warm-up 2 --heads heads.csv.gz --viewers 1 \
+        "vr evaluate plaza --rates ride.csv --warm-up 2 --heads heads.csv.gz --viewers 1 \
          --scheme ows,fix --concealment grey --out out",
     )
     .unwrap();
@@ -231,8 +231,8 @@ fn rates_of_a_file_and_heads_that_gzip_packed_are_played() {
         rows += &format!("walk,{transport},{seed},{rate},{lte}\n").repeat(4);
     }
     fs::write(at.join("runs.csv"), rows).unwrap();
-    let runs = "vr evaluate plaza --rates runs.csv --warm-up 2 --viewers 1 --scheme fix,fix-margin \
-                --concealment grey --json";
+    let runs = "vr evaluate plaza --rates runs.csv --rate-scale fit --warm-up 2 --viewers 1 \
+                --scheme fix,fix-margin --concealment grey --json";
     let said = weftline(at, &format!("{runs} --transport linux,fbdt")).unwrap();
     let played: Vec<VrRecord> =
         said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -271,7 +271,7 @@ fn each_package_has_a_rate_scale_of_its_own() {
     // A window that only one of them has.
     rows += &"fbdt,2,40,60\n".repeat(4);
     fs::write(at.join("runs.csv"), rows).unwrap();
-    let all = "vr evaluate plaza orbit --rates runs.csv --transport linux,fbdt --warm-up 2 \
+    let all = "vr evaluate plaza orbit --rates runs.csv --rate-scale fit --transport linux,fbdt --warm-up 2 \
                --viewers 1 --scheme fix,ows-order --concealment grey";
     let said = weftline(at, &format!("{all} --json")).unwrap();
     let played: Vec<VrRecord> =
@@ -287,6 +287,10 @@ fn each_package_has_a_rate_scale_of_its_own() {
         assert!((record.rate_scale / (paper * finest / 100.0) - 1.0).abs() < 1e-9, "{record:?}");
         assert!((record.rate_mbps / (paper * finest * share) - 1.0).abs() < 1e-3, "{record:?}");
     }
+    // Who gives rates means them.
+    let said = weftline(at, &format!("{} --json", all.replace("--rate-scale fit ", ""))).unwrap();
+    let record: VrRecord = serde_json::from_str(said.lines().next().unwrap()).unwrap();
+    assert!((record.rate_scale - 1.0).abs() < 1e-9, "{record:?}");
     let table = weftline(at, all).unwrap();
     assert!(table.contains("for each video by its own factor"), "{table}");
     assert!(table.contains("4 sessions are in no gain"), "{table}");
@@ -299,7 +303,7 @@ fn the_rates_in_the_table_are_those_of_the_time_that_is_played() {
     let at = dir.path();
     let rates = ["wifi", "900", "900", "3", "5", "900", "900", "900"].join("\n") + "\n";
     fs::write(at.join("ride.csv"), rates).unwrap();
-    let all = "vr evaluate plaza --rates ride.csv --rate-scale 1 --warm-up 2 --viewers 1 --scheme fix \
+    let all = "vr evaluate plaza --rates ride.csv --warm-up 2 --viewers 1 --scheme fix \
                --concealment grey";
     let said = weftline(at, &format!("{all} --json")).unwrap();
     let record: VrRecord = serde_json::from_str(said.trim()).unwrap();
@@ -333,6 +337,21 @@ fn a_package_without_concealments_gets_them_and_is_not_encoded_again() {
     fails(evaluate(), 1, &["miss.csv", "1 GoPs, not for 2 of 24 tiles"]);
     fs::write(&table, &whole[..whole.len() - 20]).unwrap();
     fails(evaluate(), 1, &["miss.csv", "line", "vr package again"]);
+    // One that is a table and says something else: so does what is seen.
+    let package = || {
+        weftline(at, "vr package plaza.y4m -o plaza --preset ultrafast --qp 22,32,42").unwrap();
+    };
+    fs::write(&table, format!("{}1\n", whole.trim_end())).unwrap();
+    fails(evaluate(), 1, &["miss.csv", "other bytes", "vr package again"]);
+    package();
+    assert_eq!(fs::read_to_string(&table).unwrap(), whole);
+    let manifest = at.join("plaza/manifest.mpd");
+    let as_packaged = fs::read_to_string(&manifest).unwrap();
+    fs::write(&manifest, as_packaged.replace("type=\"static\"", "type=\"dynamic\"")).unwrap();
+    fails(evaluate(), 1, &["manifest.mpd", "other bytes", "vr package again"]);
+    package();
+    assert_eq!(fs::read_to_string(&manifest).unwrap(), as_packaged);
+    evaluate().unwrap();
 }
 
 #[test]
@@ -361,6 +380,39 @@ fn what_cannot_be_evaluated_is_told_in_one_line() {
     let two = format!("t_s,yaw_deg,pitch_deg,viewer\n{}{}", row("ann"), row("bob"));
     fs::write(at.join("two.csv"), two).unwrap();
     fails(evaluate("--heads two.csv --viewers 1"), 2, &["ends in GoP 1 of plaza", "longer traces"]);
+    // Options that would do nothing.
+    fails(evaluate("--seeds 2"), 2, &["--seeds"]);
+    fails(evaluate("--congestion bbr"), 2, &["--congestion"]);
+    fails(evaluate("--heads two.csv --fit-viewers 3"), 2, &["--fit-viewers"]);
+    fs::write(at.join("ride.csv"), "wifi\n3\n3\n3\n3\n").unwrap();
+    let given = weftline(at, "vr evaluate plaza --rates ride.csv --warm-up 2 --congestion bbr");
+    fails(given, 2, &["--congestion", "a file of rates"]);
+}
+
+/// Public sets have viewers who left before the end. Whoever they are, the others are scored.
+#[test]
+fn viewers_who_leave_early_are_not_scored() {
+    let Some(dir) = packaged() else { return };
+    let at = dir.path();
+    let row = |viewer: &str, end: f64| {
+        let rows =
+            (0..=(end * 2.0) as u32).map(|half| format!("{},0,0,{viewer}\n", half as f64 / 2.0));
+        rows.collect::<String>()
+    };
+    let rows = [("ann", 2.0), ("bob", 1.0), ("cat", 2.0), ("dan", 0.5), ("eve", 2.0)];
+    let rows: String = rows.iter().map(|(viewer, end)| row(viewer, *end)).collect();
+    fs::write(at.join("heads.csv"), format!("t_s,yaw_deg,pitch_up_deg,viewer\n{rows}")).unwrap();
+    let mut scored = std::collections::BTreeSet::new();
+    for seed in 1..=8 {
+        let all = format!(
+            "vr evaluate plaza --rates-mbps 1 --heads heads.csv --viewers 2 --heads-seed {seed} \
+             --scheme fix --concealment grey --json"
+        );
+        let said = weftline(at, &all).unwrap();
+        let records = said.lines().map(|line| serde_json::from_str::<VrRecord>(line).unwrap());
+        scored.extend(records.map(|record| record.viewer));
+    }
+    assert_eq!(scored.into_iter().collect::<Vec<_>>(), ["ann", "cat", "eve"]);
 }
 
 /// The fast path against decoded tiles and drawn viewports. It takes each pixel of a tile for as likely

@@ -96,6 +96,8 @@ struct Path {
     rate: Bitrate,
     /// Readings at which it was up, without a break, up to [`STEADY`].
     steady: u8,
+    /// Seconds since it had a rate first, if it came when others had some already.
+    joined: Option<usize>,
     /// Whether something has arrived since it had nothing to do.
     flows: bool,
     carried: u64,
@@ -240,6 +242,7 @@ impl Forecast {
         }
         for (path, reading) in self.paths[known..].iter_mut().zip(&paths[known..]) {
             path.last = *reading;
+            path.joined = (!self.history.is_empty()).then_some(0);
         }
         if self.history.is_empty() && known < paths.len() {
             // The rate of the start is that of all paths together.
@@ -265,6 +268,15 @@ impl Forecast {
         if any {
             let rates: Vec<Bitrate> = self.paths.iter().map(|path| path.rate).collect();
             self.history.push(&rates).expect("1 to MAX_PATHS paths, never fewer than before");
+            // A path that came later is not known to have carried nothing before: it counts for what it
+            // carries now.
+            for (index, path) in self.paths.iter_mut().enumerate() {
+                let Some(known) = &mut path.joined else { continue };
+                *known += usize::from(*known > 0 || path.rate > Bitrate::ZERO);
+                if path.rate > Bitrate::ZERO {
+                    self.history.assume(index, path.rate, *known);
+                }
+            }
         }
     }
 }
@@ -524,6 +536,23 @@ mod tests {
         paths.readings[1].is_up = true;
         paths.run(50, &[8, 4]);
         assert!((paths.mbps() - 11.4).abs() < 0.1, "{}", paths.mbps());
+    }
+
+    /// Who walks into the range of a radio has it at once.
+    #[test]
+    fn a_path_that_comes_later_counts_for_what_it_carries_and_not_for_the_time_before() {
+        let mut paths = Paths::new(1, Bitrate::mbps(10));
+        paths.run(60_000, &[10]);
+        paths.readings.push(PathReading { is_up: true, min_rtt: RTT, ..PathReading::default() });
+        paths.run(2_000, &[10, 5]);
+        assert!((paths.mbps() - 14.25).abs() < 0.1, "{}", paths.mbps());
+        // What it has carried since counts as it does of others.
+        paths.run(50_000, &[10, 5]);
+        paths.run(10_000, &[10, 0]);
+        paths.run(1_000, &[10, 5]);
+        assert!((13.0..14.2).contains(&paths.mbps()), "an outage is known: {}", paths.mbps());
+        paths.run(1_000, &[10, 1]);
+        assert!((10.0..14.2).contains(&paths.mbps()), "{}", paths.mbps());
     }
 
     #[test]

@@ -88,8 +88,9 @@ impl Planner<'_> {
         let expected = without(chances.expected, base_bytes).map_err(wrong)?;
         let truth = chances.truth.map(|truth| without(truth, base_bytes));
         let truth = truth.transpose().map_err(wrong)?;
+        let beside_base = without_cost(tiles, &base);
         let problem = Problem::new(Inputs {
-            gop: tiles,
+            gop: &beside_base,
             visibility: chances.visibility,
             concealment: &concealment,
             throughput: &expected,
@@ -178,6 +179,21 @@ fn coarsest(tiles: &GopTable, chances: &Chances<'_>) -> Vec<Piece> {
         fits
     };
     pieces.into_iter().take_while(fits).collect()
+}
+
+/// The same encodings, those of the base layer for next to nothing: they are sent already, and what a
+/// scheme chooses of them is not sent twice.
+fn without_cost(tiles: &GopTable, base: &[Piece]) -> GopTable {
+    let mut tables = tiles.tiles().to_vec();
+    for piece in base {
+        let free = |rung: &Rung| match rung.qp == piece.rung.qp {
+            true => Rung { bytes: ByteCount::new(1), ..*rung },
+            false => *rung,
+        };
+        let rungs = tables[piece.tile].rungs().iter().map(free).collect();
+        tables[piece.tile] = TileTable::new(rungs).expect("the rungs that there were");
+    }
+    GopTable::new(tables).expect("as many tiles as there were")
 }
 
 /// How likely a piece's tile is seen.
@@ -273,5 +289,33 @@ mod tests {
         rest.sort_unstable();
         assert_eq!(rest, [(0, 42), (2, 42)]);
         assert_eq!(most.plan.bytes, bytes(1_000));
+    }
+
+    /// What the paths carry beyond the base layer is for finer encodings, in every scheme: the base layer
+    /// is not paid for twice.
+    #[test]
+    fn every_scheme_has_what_the_base_layer_leaves() {
+        let bytes = ByteCount::new;
+        let rung = |qp, length, ws_mse| Rung { qp, bytes: bytes(length), ws_mse, mixed_mse: None };
+        let tile = || TileTable::new(vec![rung(22, 1_000, 1.0), rung(42, 250, 9.0)]).unwrap();
+        let tiles = GopTable::new((0..4).map(|_| tile()).collect()).unwrap();
+        for scheme in ["fix", "ows-order", "ows-paper", "ows"] {
+            let planner = Planner {
+                scheme: Entry::find(scheme).unwrap(),
+                concealment: Concealment::BaseLayer,
+                search_units: SearchBudget::DEFAULT_UNITS,
+            };
+            // The base layer's 1,000, and three of four tiles at their finest.
+            let chances = Chances {
+                visibility: &[0.25; 4],
+                concealed: &[90.0; 4],
+                expected: &Throughput::certain(&[bytes(4_010)]).unwrap(),
+                carried: bytes(4_010),
+                delivery: &InOrder,
+                truth: None,
+            };
+            let sending = planner.plan(&tiles, &chances).unwrap();
+            assert_eq!((sending.base, sending.plan.bytes), (4, bytes(4_000)), "{scheme}");
+        }
     }
 }

@@ -301,6 +301,7 @@ fn pictures_for_two_eyes_are_refused_whatever_the_size() {
     ff(at, "-f lavfi -i testsrc=size=128x72:rate=8 -t 1 -c:v ffv1 squeezed.mkv");
     let why = try_with(at, "squeezed.mkv", &quick()).unwrap_err();
     assert!(why.contains("twice as wide as high") && why.contains("--size 144x72"), "{why}");
+    assert!(why.contains("above and below") && why.contains("-vf crop=iw:iw/2 "), "{why}");
     try_with(at, "squeezed.mkv", &scaled).unwrap();
     // Sides that were rounded.
     ff(at, "-f lavfi -i testsrc=size=130x64:rate=8 -t 1 -c:v ffv1 near.mkv");

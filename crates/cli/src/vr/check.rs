@@ -45,7 +45,9 @@ pub(crate) struct CheckArgs {
     pixel: f64,
     /// Compare what pages have shown, as `weftline vr play --shown` has written it, with what the player
     /// says arrived, instead
-    #[arg(long, value_name = "FILE", conflicts_with = "packages")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = [
+        "packages", "source", "gops", "scheme", "share", "pixel", "heads", "viewers", "fit_viewers",
+    ])]
     shown: Option<PathBuf>,
     /// Compare the pictures in this directory, which a page that measures has drawn, with the same drawn
     /// here, instead (of one package)

@@ -27,8 +27,8 @@ pub(crate) struct EvaluateArgs {
     packages: Vec<PathBuf>,
     #[command(flatten)]
     rates: RateArgs,
-    /// Transports: linux (kernel MPTCP, in order), fbdt (a message for each tile), fbdt-stream
-    /// [default: linux,fbdt; with --rates-mbps, or --rates of a file, fbdt]
+    /// Transports: linux (kernel MPTCP), fbdt (as vr serve has it), fbdt-windows and fbdt-stream
+    /// (the paper's) [default: linux,fbdt; of rates that are given fbdt]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     transport: Vec<String>,
     /// Tile schemes: ows, ows-order, fix, fix-margin, fix-margin-80, fix-margin-90, uniform,

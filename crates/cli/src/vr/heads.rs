@@ -1,5 +1,7 @@
 //! Who watches: head motion from files, or synthetic viewers.
 
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -7,10 +9,12 @@ use std::time::Duration;
 
 use clap::Args;
 use flate2::read::MultiGzDecoder;
+use weftline_video::evaluate::Views;
 use weftline_video::head::{Format, Label, SyntheticViewers, Trace, read, split_viewers};
 use weftline_vr::evaluate::{Audience, Scene};
 
 use crate::failure::Failure;
+use crate::output;
 
 /// The name of the video where a file of traces does not say one.
 pub(super) const UNNAMED: &str = "";
@@ -18,9 +22,9 @@ pub(super) const UNNAMED: &str = "";
 /// Options about viewers.
 #[derive(Debug, Args)]
 pub(super) struct HeadArgs {
-    /// Head motion from files, which gzip may have packed, instead of synthetic viewers; a file
+    /// Head motion from files or directories, gzipped or not, instead of synthetic viewers; a file
     /// without names of viewers is one viewer
-    #[arg(long, value_name = "FILE", num_args = 1.., value_delimiter = ',')]
+    #[arg(long, value_name = "FILE|DIR", num_args = 1.., value_delimiter = ',')]
     heads: Vec<PathBuf>,
     /// Their format: avtrack360, corbillon2017, csv or nasrabadi2019
     #[arg(
@@ -39,7 +43,13 @@ pub(super) struct HeadArgs {
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub(super) viewers: usize,
     /// How many other synthetic viewers P(t) is made of; of recorded ones it is all the others
-    #[arg(long, value_name = "N", default_value_t = 16, hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 16,
+        conflicts_with = "heads",
+        hide_short_help = true
+    )]
     fit_viewers: usize,
     /// Seed of synthetic viewers, and of the choice among recorded ones
     #[arg(long, value_name = "N", default_value_t = 1, hide_short_help = true)]
@@ -71,6 +81,85 @@ pub(super) fn text(file: &Path) -> io::Result<String> {
         text.drain(..'\u{feff}'.len_utf8());
     }
     Ok(text)
+}
+
+/// The most files of a directory of traces, and how deep they may lie.
+const MOST_FILES: usize = 100_000;
+const DEEPEST: usize = 8;
+
+/// The traces of a file, or of all files of a directory.
+///
+/// # Errors
+/// In words, with the file.
+pub(super) fn load(path: &Path, format: Format) -> Result<Vec<Trace>, String> {
+    let mut traces = Vec::new();
+    for file in files_of(path, format)? {
+        let wrong = |why: &dyn std::fmt::Display| told(&file, why);
+        let text = text(&file).map_err(|why| wrong(&why))?;
+        let (viewer, video) = names_of(&file, path, format);
+        let label = Label { viewer: &viewer, video: &video };
+        traces.extend(read(format, label, &text).map_err(|why| wrong(&why))?);
+    }
+    Ok(traces)
+}
+
+fn told(at: &Path, why: &dyn std::fmt::Display) -> String {
+    format!("{}: {why}", at.display())
+}
+
+/// The file itself, or what is below a directory, in the order of the names; but nothing hidden.
+fn files_of(path: &Path, format: Format) -> Result<Vec<PathBuf>, String> {
+    let (mut files, mut waiting) = (Vec::new(), vec![(path.to_owned(), 0)]);
+    while let Some((at, depth)) = waiting.pop() {
+        if !at.is_dir() {
+            if depth == 0 || has_traces(&at, format) {
+                files.push(at);
+            }
+            continue;
+        }
+        let mut inside = Vec::new();
+        for entry in std::fs::read_dir(&at).map_err(|why| told(&at, &why))? {
+            let entry = entry.map_err(|why| told(&at, &why))?;
+            if !entry.file_name().to_string_lossy().starts_with('.') {
+                inside.push((entry.path(), depth + 1));
+            }
+        }
+        if depth > DEEPEST || files.len() + waiting.len() + inside.len() > MOST_FILES {
+            let why = format!(
+                "more than {MOST_FILES} files, or deeper than {DEEPEST} directories; name those with traces"
+            );
+            return Err(told(path, &why));
+        }
+        // The last one is the next.
+        inside.sort_unstable_by(|one, other| other.cmp(one));
+        waiting.extend(inside);
+    }
+    if files.is_empty() { Err(told(path, &"there is no file of traces in it")) } else { Ok(files) }
+}
+
+/// Corbillon's directories have other files beside the traces, which are called as their directory and
+/// numbered.
+fn has_traces(file: &Path, format: Format) -> bool {
+    let name = |part: &OsStr| part.to_string_lossy().into_owned();
+    let directory = file.parent().and_then(Path::file_name).map(name);
+    let own = file.file_name().map(name).unwrap_or_default();
+    format != Format::Corbillon2017
+        || directory.is_some_and(|directory| own.starts_with(&format!("{directory}_")))
+}
+
+/// Who looked at what, of a file below `path` that does not say it. Corbillon's set has each viewer's in a
+/// directory `uid-…`, and the video's name is that of the directory that the file is in.
+fn names_of(file: &Path, path: &Path, format: Format) -> (String, String) {
+    let name = |part: &OsStr| part.to_string_lossy().into_owned();
+    let directory = file.parent().unwrap_or(path);
+    let below = directory.strip_prefix(path.parent().unwrap_or(path)).unwrap_or(directory);
+    let viewer = below.iter().map(name).find(|part| part.starts_with("uid-"));
+    match (viewer, directory.file_name()) {
+        (Some(viewer), Some(video)) if format == Format::Corbillon2017 && file != path => {
+            (viewer, name(video))
+        }
+        _ => (name(file.file_stem().unwrap_or_default()), UNNAMED.to_owned()),
+    }
 }
 
 /// Those of `traces` that are of one video: the one that was asked for, else that of this name, else the
@@ -115,12 +204,8 @@ impl HeadArgs {
         }
         let format: Format = self.heads_format.parse().map_err(Failure::wrong_use)?;
         let mut traces = Vec::new();
-        for file in &self.heads {
-            let told = |why: &dyn std::fmt::Display| format!("{}: {why}", file.display());
-            let text = text(file).map_err(|why| Failure::failed(told(&why)))?;
-            let viewer = file.file_stem().unwrap_or_default().to_string_lossy();
-            let label = Label { viewer: &viewer, video: UNNAMED };
-            traces.extend(read(format, label, &text).map_err(|why| Failure::failed(told(&why)))?);
+        for path in &self.heads {
+            traces.extend(load(path, format).map_err(Failure::failed)?);
         }
         Ok(Heads::Recorded(self, traces))
     }
@@ -157,13 +242,35 @@ fn recorded(
     scene: &Scene,
 ) -> Result<(Vec<Trace>, Vec<Trace>), Failure> {
     let of_video = of_video(traces, args.heads_video.as_deref(), &scene.name)?;
-    let (fit, test) = split_viewers(&of_video, args.viewers, args.heads_seed)
+    // Who leaves before the end says how the beginning is looked at, and is not scored.
+    let (gop, gops) = (scene.table.gop_duration(), scene.table.gops().len());
+    let watches_all = |trace: &Trace| Views::begun(trace, gop) >= gops;
+    let all = of_video.len();
+    let (mut whole, mut short): (Vec<Trace>, Vec<Trace>) =
+        of_video.into_iter().partition(watches_all);
+    let viewers: BTreeSet<&str> = whole.iter().map(Trace::viewer).collect();
+    if viewers.len() <= args.viewers {
+        // Too few are left: who they are is told where they are seated.
+        whole.append(&mut short);
+    }
+    let (fit, test) = split_viewers(&whole, args.viewers, args.heads_seed)
         .map_err(|why| Failure::wrong_use(format!("{why} (--viewers)")))?;
+    if !short.is_empty() {
+        output::warn(format_args!(
+            "{}: {} of {all} traces end before the video does; they count for P(t), and are not scored",
+            scene.name,
+            short.len()
+        ));
+    }
+    // Nobody is judged by what he did himself.
+    short.retain(|trace| !test.contains(&trace.viewer()));
     let of = |names: &[&str]| {
-        let chosen = of_video.iter().filter(|trace| names.contains(&trace.viewer()));
+        let chosen = whole.iter().filter(|trace| names.contains(&trace.viewer()));
         chosen.cloned().collect::<Vec<_>>()
     };
-    Ok((of(&fit), of(&test)))
+    let (mut fit, test) = (of(&fit), of(&test));
+    fit.extend(short);
+    Ok((fit, test))
 }
 
 #[cfg(test)]
@@ -198,5 +305,31 @@ mod tests {
         assert_eq!((read("short").unwrap().as_str(), read("no").unwrap().as_str()), ("t", ""));
         std::fs::write(dir.path().join("cut"), &packed[..packed.len() - 9]).unwrap();
         assert!(read("cut").is_err());
+    }
+
+    /// As the set comes: a directory for each viewer, in it one for each test and each video.
+    #[test]
+    fn corbillons_directories_say_who_looked_at_what() {
+        let dir = tempfile::tempdir().unwrap();
+        for (viewer, video) in [("uid-a", "Diving"), ("uid-a", "Paris"), ("uid-b", "Diving")] {
+            let at = dir.path().join("results").join(viewer).join("test0").join(video);
+            std::fs::create_dir_all(&at).unwrap();
+            let file = at.join(format!("{video}_0.txt"));
+            std::fs::write(file, "0.0 0 1 0 0 0\n0.5 15 1 0 0 0\n").unwrap();
+        }
+        for other in ["testInfo.txt", "Diving.ini", ".notes"] {
+            std::fs::write(dir.path().join("results/uid-a/test0").join(other), "no trace").unwrap();
+        }
+        let traces = load(dir.path(), Format::Corbillon2017).unwrap();
+        let names: Vec<_> = traces.iter().map(|trace| (trace.viewer(), trace.video())).collect();
+        assert_eq!(names, [("uid-a", "Diving"), ("uid-a", "Paris"), ("uid-b", "Diving")]);
+        // A file alone is its viewer.
+        let alone = dir.path().join("ann.txt");
+        std::fs::write(&alone, "0.0 0 1 0 0 0\n0.5 15 1 0 0 0\n").unwrap();
+        let [trace] = &load(&alone, Format::Corbillon2017).unwrap()[..] else { panic!() };
+        assert_eq!((trace.viewer(), trace.video()), ("ann", UNNAMED));
+        std::fs::create_dir(dir.path().join("empty")).unwrap();
+        let why = load(&dir.path().join("empty"), Format::Csv).unwrap_err();
+        assert!(why.contains("empty: there is no file"), "{why}");
     }
 }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use clap::Args;
 use weftline_scenario::{
@@ -33,12 +34,12 @@ pub(super) struct RateArgs {
     /// Constant rates of the content instead
     #[arg(long, value_name = "R,…", value_delimiter = ',', conflicts_with_all = ["scenario", "rates", "rate_scale"], hide_short_help = true)]
     rates_mbps: Vec<f64>,
-    /// By what rates are multiplied to fit the content [default: for each package so that the
-    /// fastest mean is to its finest encodings as 1920 to 4370, the paper's]
-    #[arg(long, value_name = "FACTOR", hide_short_help = true)]
-    rate_scale: Option<f64>,
-    /// How many runs of each, with seeds from 1 on
-    #[arg(long, value_name = "N", default_value_t = 4)]
+    /// By what rates are multiplied, or fit: for each package so that the fastest mean is to its
+    /// finest encodings as 1920 to 4370, the paper's [default: fit; 1 with --rates of a file]
+    #[arg(long, value_name = "FACTOR|fit", hide_short_help = true)]
+    rate_scale: Option<RateScale>,
+    /// How many runs of each scenario, with seeds from 1 on
+    #[arg(long, value_name = "N", default_value_t = 4, conflicts_with_all = ["rates", "rates_mbps"])]
     seeds: u64,
     /// Seconds of rates before the first GoP, which a server has seen
     #[arg(
@@ -49,9 +50,29 @@ pub(super) struct RateArgs {
         hide_short_help = true
     )]
     pub(super) warm_up: usize,
-    /// The congestion control
-    #[arg(long, value_name = "NAME", default_value = "cubic", hide_short_help = true)]
-    congestion: String,
+    /// The congestion control of the runs [default: cubic]
+    #[arg(long, value_name = "NAME", conflicts_with = "rates_mbps", hide_short_help = true)]
+    congestion: Option<String>,
+}
+
+/// By what rates are multiplied.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum RateScale {
+    Factor(f64),
+    /// Each package has its own, which fits its content.
+    Fit,
+}
+
+impl FromStr for RateScale {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "fit" {
+            return Ok(Self::Fit);
+        }
+        let factor = text.parse().ok().filter(|scale: &f64| *scale > 0.0 && scale.is_finite());
+        factor.map(Self::Factor).ok_or_else(|| "give a number above 0, or fit".to_owned())
+    }
 }
 
 /// Rates, and by what they were multiplied.
@@ -84,6 +105,11 @@ impl RateArgs {
         if !self.rates_mbps.is_empty() {
             return self.constant(transports, scenes);
         }
+        if self.are_given() && self.congestion.is_some() {
+            return Err(Failure::wrong_use(
+                "--congestion chooses among the runs of a directory; a file of rates has one set",
+            ));
+        }
         let measured = match &self.rates {
             Some(file) if file.is_file() => own(file, transports)?,
             Some(dir) => self.recorded(dir, transports)?,
@@ -91,11 +117,16 @@ impl RateArgs {
         };
         let means = measured.iter().map(|run| mean_mbps(&run.mbps));
         let fastest = means.fold(0.0, f64::max);
-        let fitting = |scene| self.rate_scale.unwrap_or_else(|| fitting_scale(scene, fastest));
+        // Who gives rates means them.
+        let usual = if self.are_given() { RateScale::Factor(1.0) } else { RateScale::Fit };
+        let fitting = |scene| match self.rate_scale.unwrap_or(usual) {
+            RateScale::Factor(factor) => factor,
+            RateScale::Fit => fitting_scale(scene, fastest),
+        };
         let scales: Vec<f64> = scenes.iter().map(|scene| fitting(scene)).collect();
         if let Some(scale) = scales.iter().find(|scale| !(**scale > 0.0 && scale.is_finite())) {
             return Err(Failure::wrong_use(format!(
-                "--rate-scale {scale}: it must be above 0 (and the rates must not all be 0)"
+                "the rates cannot be multiplied by {scale}: are they all 0?"
             )));
         }
         let scaled = |scale: &f64| {
@@ -106,6 +137,10 @@ impl RateArgs {
         };
         let rates = scales.iter().map(scaled).collect::<Result<_, _>>()?;
         Ok(Scaled { rates, scales, constant: false })
+    }
+
+    fn congestion(&self) -> &str {
+        self.congestion.as_deref().unwrap_or("cubic")
     }
 
     /// Whether the rates are what was asked for, and not what some transport reached.
@@ -144,7 +179,7 @@ impl RateArgs {
         transports: &[Transport],
         scenes: &[&Scene],
     ) -> Result<Vec<Measured>, Failure> {
-        let congestion: Congestion = self.congestion.parse()?;
+        let congestion: Congestion = self.congestion().parse()?;
         let mut schemes: Vec<Scheme> = transports.iter().map(|&t| scheme_of(t)).collect();
         schemes.sort();
         schemes.dedup();
@@ -190,7 +225,7 @@ impl RateArgs {
         let records = read_runs(dir)?;
         let wanted = |record: &RunRecord| {
             let known = transports.iter().any(|&t| names_of(t).contains(&record.scheme.as_str()));
-            known && record.congestion == self.congestion && record.workload == "bulk"
+            known && record.congestion == self.congestion() && record.workload == "bulk"
         };
         let mut samples: BTreeMap<usize, Vec<(f64, String, f64)>> = BTreeMap::new();
         let mut reader = SeriesReader::find(dir)?;
@@ -231,7 +266,7 @@ impl RateArgs {
                     "{}: no run of {schemes} with {} and the workload bulk has a series; make one \
                      with weftline sim run SCENARIO --scheme fbdt,linux --out DIR",
                     dir.display(),
-                    self.congestion
+                    self.congestion()
                 )));
             }
         }
@@ -271,7 +306,9 @@ fn own(file: &Path, transports: &[Transport]) -> Result<Vec<Measured>, Failure> 
                 Transport::LinuxMptcp => {
                     run.mbps.iter().map(|rates| vec![rates.iter().sum()]).collect()
                 }
-                Transport::Fbdt | Transport::FbdtStream => run.mbps.clone(),
+                Transport::Fbdt | Transport::FbdtWindows | Transport::FbdtStream => {
+                    run.mbps.clone()
+                }
             };
             let condition = run.condition.clone().unwrap_or_else(|| stem.clone());
             Measured { condition, transport, seed: run.seed, mbps }
@@ -371,7 +408,7 @@ const GOODPUT: &str = "goodput_mbps";
 fn scheme_of(transport: Transport) -> Scheme {
     match transport {
         Transport::LinuxMptcp => Scheme::LinuxMptcp,
-        Transport::Fbdt | Transport::FbdtStream => Scheme::FBDT,
+        Transport::Fbdt | Transport::FbdtWindows | Transport::FbdtStream => Scheme::FBDT,
     }
 }
 
@@ -383,7 +420,7 @@ fn names_of(transport: Transport) -> &'static [&'static str] {
     let [linux, fbdt] = SCHEMES;
     match transport {
         Transport::LinuxMptcp => linux,
-        Transport::Fbdt | Transport::FbdtStream => fbdt,
+        Transport::Fbdt | Transport::FbdtWindows | Transport::FbdtStream => fbdt,
     }
 }
 
@@ -404,7 +441,9 @@ fn measure(
     for &transport in transports.iter().filter(|&&t| names_of(t).contains(&scheme.as_str())) {
         let mbps = match transport {
             Transport::LinuxMptcp => whole.iter().map(|&rate| vec![rate]).collect(),
-            Transport::Fbdt | Transport::FbdtStream => shares(&whole, &parts),
+            Transport::Fbdt | Transport::FbdtWindows | Transport::FbdtStream => {
+                shares(&whole, &parts)
+            }
         };
         if mbps.is_empty() || mean_mbps(&mbps) <= 0.0 {
             return Err(Failure::failed(format!(

@@ -18,11 +18,16 @@ impl Views {
     /// The views of `trace` over GoPs of length `gop`: those that it has begun, `most` at most. Ten
     /// poses a second.
     pub fn new(trace: &Trace, grid: Grid, viewport: &Viewport, gop: Duration, most: usize) -> Self {
-        let begun = (trace.end().as_secs_f64() / gop.as_secs_f64()).ceil() as usize;
+        let begun = Self::begun(trace, gop);
         let pose = |at| viewport.visibility(grid, trace.at(at)).share;
         let count = u32::try_from(begun.min(most)).unwrap_or(u32::MAX);
         let shares = (0..count).map(|index| times_of(gop, index).map(pose).collect()).collect();
         Self { grid, gop, shares }
+    }
+
+    /// How many GoPs of this length a viewer has begun to watch.
+    pub fn begun(trace: &Trace, gop: Duration) -> usize {
+        (trace.end().as_secs_f64() / gop.as_secs_f64()).ceil() as usize
     }
 
     /// How many GoPs the viewer watches.

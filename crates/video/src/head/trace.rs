@@ -51,7 +51,8 @@ impl Trace {
                 ));
             }
             if pose.at > MAX_LENGTH || pose.at - before > MAX_GAP {
-                return wrong(describe_gap(before, pose.at));
+                let is_first = kept.is_empty();
+                return wrong(describe_gap(before, pose.at, is_first));
             }
             match kept.last_mut() {
                 Some(last) if last.at == pose.at => *last = pose,
@@ -99,10 +100,16 @@ impl Trace {
     }
 }
 
-/// What to say of the time between two poses, which is too long.
-fn describe_gap(before: Duration, at: Duration) -> String {
+/// What to say of the time between two poses, or before the first one, which is too long.
+fn describe_gap(before: Duration, at: Duration, is_first: bool) -> String {
     let (gap, from) = ((at - before).as_secs_f64(), before.as_secs_f64());
     let most = MAX_GAP.as_secs_f64();
+    if is_first {
+        return format!(
+            "its first pose is at {gap:.3} s, and {most} s is the latest; take what is before the video's \
+             beginning off its times, or give them in seconds if these are milliseconds or frames"
+        );
+    }
     format!(
         "no pose for {gap:.3} s after {from:.3} s, and {most} s is the most; cut the trace there, \
          or give times in seconds if these are milliseconds or frames"

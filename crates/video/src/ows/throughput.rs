@@ -77,7 +77,7 @@ impl History {
     }
 
     /// Takes the rates of all paths in the second just past, in the order of the paths. A path that
-    /// is new counts as zero before; one that is gone is still given, as zero.
+    /// is new counts as zero before, unless something else is assumed of it; one that is gone is still given, as zero.
     ///
     /// # Errors
     /// If there are no paths, more than [`MAX_PATHS`], or fewer than before.
@@ -94,6 +94,16 @@ impl History {
         }
         self.seconds.push_back(rates.to_vec());
         Ok(())
+    }
+
+    /// Takes path `path` to have carried `rate` in all seconds but the latest `known`.
+    pub(crate) fn assume(&mut self, path: usize, rate: Bitrate, known: usize) {
+        let before = self.seconds.len().saturating_sub(known);
+        for second in self.seconds.iter_mut().take(before) {
+            if let Some(before) = second.get_mut(path) {
+                *before = rate;
+            }
+        }
     }
 
     /// How many seconds are known.

@@ -41,16 +41,23 @@ pub use reference::{Check, CheckOptions, Drawn, Gap, check};
 pub enum Transport {
     /// Kernel MPTCP: in order, at the rate that it reached.
     LinuxMptcp,
-    /// FBDT as a byte stream.
-    FbdtStream,
-    /// FBDT with a message for each tile.
+    /// Our FBDT with a message for each tile, as `vr serve` has it: of messages with deadlines the paths
+    /// take one after the other, so that it is in order, at the rates of all paths.
     Fbdt,
+    /// FBDT with windows as in the paper, and a message for each tile.
+    FbdtWindows,
+    /// FBDT with windows as in the paper, as a byte stream.
+    FbdtStream,
 }
 
 impl Transport {
     /// All with their names.
-    pub const ALL: [(&'static str, Self); 3] =
-        [("linux", Self::LinuxMptcp), ("fbdt", Self::Fbdt), ("fbdt-stream", Self::FbdtStream)];
+    pub const ALL: [(&'static str, Self); 4] = [
+        ("linux", Self::LinuxMptcp),
+        ("fbdt", Self::Fbdt),
+        ("fbdt-windows", Self::FbdtWindows),
+        ("fbdt-stream", Self::FbdtStream),
+    ];
 
     /// Its name.
     pub fn name(self) -> &'static str {

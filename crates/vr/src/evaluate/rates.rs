@@ -24,13 +24,13 @@ pub struct Rates {
     /// For each second the rate of each path; one value, the rate in order, for a transport that
     /// fills in order.
     pub seconds: Vec<Vec<Bitrate>>,
-    /// The window of FBDT, which covers so much time of all paths whatever the rates.
+    /// The window of the paper's FBDT, which covers so much time of all paths whatever the rates.
     window: ByteCount,
 }
 
 impl Rates {
-    /// Rates in Mb/s, scaled by `scale`. FBDT's window, of which the middle is late, scales with
-    /// them.
+    /// Rates in Mb/s, scaled by `scale`. The window of the paper's FBDT, of which the middle is late,
+    /// scales with them.
     ///
     /// # Errors
     /// [`VrError::Invalid`] if there is no second, or not the same number of paths in each.
@@ -77,14 +77,14 @@ impl Rates {
         if time_s > 0.0 { sum / time_s } else { 0.0 }
     }
 
-    /// The transport's way to deliver. The path of the fewest changes works forward: as in the
-    /// paper, that is the first one.
+    /// The transport's way to deliver. In the paper's FBDT the path of the fewest changes works forward:
+    /// as there, that is the first one.
     pub(crate) fn delivery(&self) -> Box<dyn Delivery> {
         let ends = TwoEnded { forward: 0, window: self.window };
         match self.transport {
-            Transport::LinuxMptcp => Box::new(InOrder),
+            Transport::LinuxMptcp | Transport::Fbdt => Box::new(InOrder),
+            Transport::FbdtWindows => Box::new(FbdtMessages(ends)),
             Transport::FbdtStream => Box::new(FbdtStream(ends)),
-            Transport::Fbdt => Box::new(FbdtMessages(ends)),
         }
     }
 

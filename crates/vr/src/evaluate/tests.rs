@@ -122,7 +122,10 @@ fn what_cannot_be_played_is_told() {
     assert!(Rates::new("x", Transport::Fbdt, 1, &[vec![1.0]], 0.0).is_err());
     assert_eq!("linux-mptcp".parse::<Transport>().unwrap(), Transport::LinuxMptcp);
     let why = "quic".parse::<Transport>().unwrap_err().to_string();
-    assert_eq!(why, "there is no transport 'quic'; there are linux, fbdt, fbdt-stream");
+    assert_eq!(
+        why,
+        "there is no transport 'quic'; there are linux, fbdt, fbdt-windows, fbdt-stream"
+    );
     let ends = Audience::new(&three, &[still("ann", 3)], vec![still("bob", 1)]).unwrap_err();
     assert!(ends.to_string().contains("'bob' ends in GoP 1 of hall, which has 3"), "{ends}");
 }
@@ -146,9 +149,17 @@ fn the_scale_is_the_papers_ratio() {
     assert!((scene.finest_mbps() - 6.4).abs() < 1e-12);
     let scale = fitting_scale(&scene, 1_920.0);
     assert!((1_920.0 * scale - 6.4 * 1_920.0 / 4_370.0).abs() < 1e-9);
-    // FBDT's window is 5 ms of all paths before it is scaled: 1.2 MB at 1,920 Mb/s.
-    let rates = Rates::new("x", Transport::Fbdt, 1, &[vec![420.0, 1_500.0]], 0.1).unwrap();
+    // The window of the paper's FBDT is 5 ms of all paths before it is scaled: 1.2 MB at 1,920 Mb/s.
+    let rates = Rates::new("x", Transport::FbdtWindows, 1, &[vec![420.0, 1_500.0]], 0.1).unwrap();
     assert!((rates.mean_mbps(0, Duration::from_secs(1)) - 192.0).abs() < 1e-9);
     let progress = rates.delivery().progress(&[ByteCount::new(10_000), ByteCount::new(30_000)]);
     assert_eq!((progress.prefix, progress.end, progress.back), (10_000, 120_000, 30_000));
+}
+
+/// What `vr serve` plans by: nothing is behind a hole.
+#[test]
+fn our_fbdt_delivers_messages_in_their_order() {
+    let rates = Rates::new("x", Transport::Fbdt, 1, &[vec![420.0, 1_500.0]], 0.1).unwrap();
+    let progress = rates.delivery().progress(&[ByteCount::new(10_000), ByteCount::new(30_000)]);
+    assert_eq!((progress.prefix, progress.back), (40_000, 0));
 }

@@ -11,6 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use weftline_video::evaluate::ConcealmentTable;
+use weftline_video::live::Digest;
 use weftline_video::metric::SphereWeights;
 
 use super::plan::{Description, write_whole};
@@ -48,6 +49,10 @@ pub(crate) fn read(dir: &Path, plan: &Description) -> Result<ConcealmentTable, V
         let got = table.gops();
         let why = format!("is for {got} GoPs, not for {gops} of {tiles} tiles");
         return Err(VrError::damaged(&path, format!("{why}; remove it and {remedy}")));
+    }
+    if plan.tables.is_some_and(|tables| tables.concealments != Digest::of(text.as_bytes())) {
+        let why = format!("has other bytes than were packaged; {remedy}");
+        return Err(VrError::damaged(&path, why));
     }
     Ok(table)
 }
@@ -241,6 +246,7 @@ mod tests {
             colour: None,
             sound: None,
             whole: None,
+            tables: None,
             complete: false,
         }
     }

@@ -42,8 +42,8 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use weftline_core::ByteCount;
 use weftline_video::evaluate::{ConcealmentTable, Parts};
-use weftline_video::live::Sound;
 use weftline_video::live::wire::TileDigests;
+use weftline_video::live::{Digest, Sound};
 use weftline_video::metric::SphereWeights;
 use weftline_video::rd::RdTable;
 
@@ -52,7 +52,7 @@ use crate::ffmpeg::{Ffmpeg, Stop};
 use crate::mp4;
 use crate::source::Source;
 use gops::{finish_gop, missing};
-use plan::write_whole;
+use plan::{TableDigests, write_whole};
 use sound::SoundRecord;
 
 pub use concealment::CONCEALMENTS;
@@ -187,6 +187,7 @@ fn begin(dir: &Path, plan: &mut Description) -> Result<(), VrError> {
                 plan.colour = found.colour;
                 // Nobody knows whether what is there is of a source with these.
                 plan.source_blocks = found.source_blocks.clone();
+                plan.tables = found.tables;
                 if found.complete || found.whole == plan.whole { Ok(()) } else { plan.write(dir) }
             }
         },
@@ -223,7 +224,14 @@ fn conclude(dir: &Path, mut plan: Description) -> Result<(), VrError> {
         whole_longest: longest,
         sound: plan.sound.zip(SoundRecord::read(dir, &plan)?),
     };
-    write_whole(&dir.join(MANIFEST), mpd::manifest(&contents).as_bytes())?;
+    let manifest = mpd::manifest(&contents);
+    write_whole(&dir.join(MANIFEST), manifest.as_bytes())?;
+    let concealments = dir.join(CONCEALMENTS);
+    let concealments = fs::read(&concealments).map_err(VrError::io("read", &concealments))?;
+    plan.tables = Some(TableDigests {
+        concealments: Digest::of(&concealments),
+        manifest: Digest::of(manifest.as_bytes()),
+    });
     plan.complete = true;
     plan.write(dir)
 }
@@ -264,6 +272,15 @@ impl Package {
         let again = "run the same weftline vr package again to complete it";
         if !description.complete {
             return Err(VrError::damaged(dir, format!("this package is not finished; {again}")));
+        }
+        if let Some(tables) = description.tables {
+            let path = dir.join(MANIFEST);
+            let manifest = fs::read(&path).map_err(VrError::io("read", &path))?;
+            if Digest::of(&manifest) != tables.manifest {
+                let why = "has other bytes than were packaged; run the same weftline vr package \
+                           again, which makes it anew";
+                return Err(VrError::damaged(&path, why));
+            }
         }
         let path = dir.join(TABLE);
         let text = fs::read_to_string(&path).map_err(VrError::io("read", &path))?;

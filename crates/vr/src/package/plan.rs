@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use weftline_video::geometry::{FrameSize, Grid};
+use weftline_video::live::Digest;
 use weftline_video::live::wire::GOP_LENGTHS;
 use weftline_video::rd::{MAX_GOPS, MAX_RUNGS};
 
@@ -130,8 +131,21 @@ pub struct Description {
     /// The whole sphere in one picture, if it has that, too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) whole: Option<WholeSphere>,
+    /// Of the tables that are of no GoP's record; nothing in packages of before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) tables: Option<TableDigests>,
     /// Whether every GoP is there, and the table and the manifest with them.
     pub(crate) complete: bool,
+}
+
+/// The digests of what is made of the whole package.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TableDigests {
+    /// `miss.csv`.
+    pub(crate) concealments: Digest,
+    /// `manifest.mpd`.
+    pub(crate) manifest: Digest,
 }
 
 impl Description {
@@ -207,6 +221,7 @@ impl Description {
             colour: source.colour,
             sound: options.sound_of(source),
             whole: WholeSphere::of(&options.whole, source.colour),
+            tables: None,
             complete: false,
         };
         plan.check_gop(options.gop_s)?;
@@ -446,11 +461,18 @@ fn check_shape(source: &Source, is_scaled: bool) -> Result<(), String> {
              as wide as high; take one of them: ffmpeg -i SOURCE -vf {crop} -c:v libx264 -crf 12 NEW.mp4"
         ),
         None if is_scaled => return Ok(()),
-        None => format!(
-            "has pictures of {width}x{height}, and a whole sphere is twice as wide as high; if these are \
-             one that was squeezed, --size {}x{height} stretches it",
-            2 * height
-        ),
+        None => {
+            let (where_bars, crop) = match ratio < 2.0 {
+                true => ("above and below", "iw:iw/2"),
+                false => ("left and right", "2*ih:ih"),
+            };
+            format!(
+                "has pictures of {width}x{height}, and a whole sphere is twice as wide as high; if there are \
+                 black bars {where_bars}, cut them off: ffmpeg -i SOURCE -vf crop={crop} -c:v libx264 -crf 12 \
+                 NEW.mp4; if it was squeezed, --size {}x{height} stretches it",
+                2 * height
+            )
+        }
     })
 }
 

@@ -2,8 +2,6 @@
 //! what of a package is to be made again.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
-use weftline_video::live::Digest;
-
 use super::*;
 use crate::fingerprint::Fingerprint;
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use clap::Args;
 use weftline_video::geometry::{FieldOfView, Grid, Viewport};
-use weftline_video::head::{Format, Label, SyntheticViewers, TileProbabilities, Trace, read};
+use weftline_video::head::{Format, SyntheticViewers, TileProbabilities, Trace};
 
 use crate::failure::Failure;
-use crate::vr::heads::{UNNAMED, of_video, text};
+use crate::vr::heads::{UNNAMED, load, of_video};
 
 /// What synthetic viewers watch: the same crowd on both sides of a stream.
 const CROWD: (u64, &str) = (1, "live");
@@ -20,8 +20,9 @@ const LONGEST: Duration = Duration::from_secs(86_400);
 /// Who is known to have watched before.
 #[derive(Debug, Args)]
 pub(super) struct KnownArgs {
-    /// Files with head motion of viewers who watched before: how likely each tile is seen
-    #[arg(long, value_name = "FILE", value_delimiter = ',', conflicts_with = "source")]
+    /// Files, or directories of them, with head motion of viewers who watched before: how likely each
+    /// tile is seen
+    #[arg(long, value_name = "FILE|DIR", value_delimiter = ',', conflicts_with = "source")]
     heads: Vec<PathBuf>,
     /// Their format: csv, avtrack360, corbillon2017, nasrabadi2019
     #[arg(long, value_name = "NAME", default_value = "csv", hide_short_help = true)]
@@ -45,7 +46,7 @@ impl KnownArgs {
     ) -> Result<Option<TileProbabilities>, Failure> {
         let mut traces = Vec::new();
         for file in &self.heads {
-            traces.extend(load(file, self.heads_format)?);
+            traces.extend(load(file, self.heads_format).map_err(Failure::wrong_use)?);
         }
         if !self.heads.is_empty() {
             traces = of_video(&traces, self.heads_video.as_deref(), name)?;
@@ -64,15 +65,6 @@ impl KnownArgs {
     }
 }
 
-/// The traces of a file.
-fn load(file: &Path, format: Format) -> Result<Vec<Trace>, Failure> {
-    let wrong = |reason: String| Failure::wrong_use(format!("{}: {reason}", file.display()));
-    let text = text(file).map_err(|error| wrong(error.to_string()))?;
-    let viewer = file.file_stem().unwrap_or_default().to_string_lossy();
-    read(format, Label { viewer: &viewer, video: UNNAMED }, &text)
-        .map_err(|error| wrong(error.to_string()))
-}
-
 /// The one trace of a file that a player's head follows: of this viewer and this video, or the only one.
 pub(super) fn one(
     file: &Path,
@@ -80,7 +72,7 @@ pub(super) fn one(
     viewer: Option<&str>,
     video: Option<&str>,
 ) -> Result<Trace, Failure> {
-    let traces = load(file, format)?;
+    let traces = load(file, format).map_err(Failure::wrong_use)?;
     let fits = |trace: &Trace| {
         viewer.is_none_or(|name| trace.viewer() == name)
             && video.is_none_or(|name| trace.video() == name)

@@ -119,7 +119,8 @@ pub(crate) struct PlayArgs {
         hide_short_help = true
     )]
     transport: Transport,
-    /// How long the stream may be without a path, or silent, before it is given up
+    /// How long the stream may be without a path, or silent, before it is given up; silent for two
+    /// GoPs at least
     #[arg(long, value_name = "DURATION", default_value = "10s", hide_short_help = true)]
     grace: String,
     #[command(flatten)]

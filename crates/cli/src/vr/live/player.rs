@@ -125,7 +125,7 @@ impl Player<'_> {
                     self.follow();
                 }
                 () = self.clock.until(self.silence(closed)) => {
-                    let silent = self.playing.patience;
+                    let silent = self.patience();
                     return Err(self.lost(&format!("nothing came for {silent:?}")));
                 }
                 _ = ticks.tick() => {
@@ -138,16 +138,22 @@ impl Player<'_> {
         }
     }
 
+    /// How long the server may be silent: of a stream of long GoPs at least two of them, as it says nothing
+    /// between one and the next.
+    fn patience(&self) -> Duration {
+        let gop = self.client.manifest().map_or(Duration::ZERO, |manifest| manifest.gop);
+        self.playing.patience.max(gop * 2)
+    }
+
     /// When the server has been silent for too long.
     fn silence(&self, closed: bool) -> Option<Instant> {
-        let gop = self.client.manifest().map_or(Duration::ZERO, |manifest| manifest.gop);
         // Before the first GoP of a live source there is nothing to be said.
         let has_begun = self.client.position(self.clock.now()).is_some();
         let is_live = self.client.manifest().is_some_and(|manifest| manifest.gops == 0);
         // What was announced before the end is there, or it is missed once all has been shown.
         let has_all = self.client.has_end() && !self.client.has_shown_all();
         let waits = !closed && !has_all && (has_begun || !is_live);
-        waits.then(|| self.heard + self.playing.patience + gop * 2)
+        waits.then(|| self.heard + self.patience())
     }
 
     /// Takes what the connection brought; whether it was the last.

@@ -7,6 +7,10 @@ use std::path::{Path, PathBuf};
 use weftline_video::live::wire::{Manifest, Tile};
 use weftline_vr::mp4::{Replayed, replay, timescale};
 
+/// The directories of tiles and of sound.
+const TILES: &str = "tiles";
+const SOUND: &str = "sound";
+
 /// Where tiles are kept.
 #[derive(Debug)]
 pub(super) struct Store {
@@ -16,12 +20,19 @@ pub(super) struct Store {
 }
 
 impl Store {
-    /// A directory, made if it is not there.
+    /// A directory, made if it is not there. Two sessions in one would be decoded as one.
     ///
     /// # Errors
-    /// What cannot be made, and why.
+    /// What cannot be made, and why; or what is there of another session.
     pub(super) fn new(dir: &Path) -> Result<Self, String> {
         fs::create_dir_all(dir).map_err(|error| wrong(dir, &error))?;
+        if let Some(other) = [TILES, SOUND].map(|name| dir.join(name)).iter().find(|at| at.exists())
+        {
+            return Err(format!(
+                "--save: {} is of another session; give another directory, or remove it",
+                other.display()
+            ));
+        }
         Ok(Self { dir: dir.to_owned(), scales: BTreeMap::new() })
     }
 
@@ -33,8 +44,8 @@ impl Store {
     /// What cannot be written, and why.
     pub(super) fn keep(&mut self, tile: &Tile<'_>, stream: &Manifest) -> Result<(), String> {
         let dir = match tile.id.is_sound() {
-            true => self.dir.join("sound"),
-            false => self.dir.join("tiles").join(format!("t{:03}q{:02}", tile.id.tile, tile.id.qp)),
+            true => self.dir.join(SOUND),
+            false => self.dir.join(TILES).join(format!("t{:03}q{:02}", tile.id.tile, tile.id.qp)),
         };
         fs::create_dir_all(&dir).map_err(|error| wrong(&dir, &error))?;
         let write = |name: &str, bytes: &[u8]| {
