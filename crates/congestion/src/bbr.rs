@@ -85,6 +85,8 @@ pub(crate) struct Bbr {
     bw: MaxFilter<BW_ROUNDS>,
     min_rtt: Option<Duration>,
     min_rtt_stamp: Instant,
+    /// See [`Config::near_rtt`].
+    near_rtt: Duration,
 
     rounds: u64,
     round_start: bool,
@@ -133,6 +135,7 @@ impl Bbr {
             bw: MaxFilter::default(),
             min_rtt: None,
             min_rtt_stamp: Instant::ZERO,
+            near_rtt: config.near_rtt,
             rounds: 0,
             round_start: false,
             next_round_delivered: 0,
@@ -275,6 +278,12 @@ impl Bbr {
     }
 
     fn update_min_rtt(&mut self, ack: &AckSample) {
+        if let (Some(rtt), Some(least)) = (ack.rtt, self.min_rtt)
+            && !self.near_rtt.is_zero()
+            && rtt <= least + self.near_rtt + self.segment_time()
+        {
+            self.min_rtt_stamp = ack.now;
+        }
         let expired = ack.now > self.min_rtt_stamp + MIN_RTT_WINDOW;
         if let Some(rtt) = ack.rtt
             && (expired || self.min_rtt.is_none_or(|least| rtt < least))
@@ -294,6 +303,12 @@ impl Bbr {
         if ack.rate.delivered > 0 {
             self.idle_restart = false;
         }
+    }
+
+    /// What the link takes for a segment: the least round trip may be that of a shorter packet.
+    fn segment_time(&self) -> Duration {
+        let bw = self.bw.max();
+        if bw > 0.0 { Duration::from_secs_f64(1.0 / bw.max(1.0)) } else { Duration::ZERO }
     }
 
     fn probe_rtt(&mut self, ack: &AckSample) {

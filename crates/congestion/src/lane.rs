@@ -18,10 +18,16 @@ const LEAST_SEGMENTS: u64 = 4;
 /// What may be on its way at first, in segments (RFC 6928).
 const FIRST_SEGMENTS: u64 = 10;
 
+/// A round trip so much longer than the least is one without a queue. What a program sends evenly seldom fills a
+/// lane, so that there is one now and then; with BBR's own rule, which wants a shorter one than ever, a flow of 8
+/// Mb/s over 10 Mb/s has a quarter of that for 200 ms every ten seconds, and packets are lost (docs/results.md).
+const NEAR_RTT: Duration = Duration::from_millis(1);
+
 /// BBR v1 for a lane whose packets have `mtu` bytes at most.
 pub fn bbr(mtu: usize) -> Box<dyn LaneCongestion> {
     let mss = (mtu as u64).max(1);
-    Box::new(Segmented::new(bbr::Bbr::make(&Config { mss, ..Config::default() }), mss))
+    let config = Config { mss, near_rtt: NEAR_RTT, ..Config::default() };
+    Box::new(Segmented::new(bbr::Bbr::make(&config), mss))
 }
 
 /// A control, and what turns bytes into its segments.
@@ -160,5 +166,64 @@ impl LaneCongestion for Segmented {
     fn pacing_rate(&self) -> Bitrate {
         // Only of those that do not pace, and BBR does.
         self.control.pacing_rate().unwrap_or(Bitrate::mbps(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MSS: u64 = 1_400;
+
+    /// In how many of 3,000 steps of 10 ms a lane has its least window that carries 8 Mb/s with such round trips,
+    /// in microseconds.
+    fn emptied(near_rtt: Duration, rtt_us: impl Fn(u64) -> u64) -> usize {
+        let config = Config { mss: MSS, near_rtt, ..Config::default() };
+        let mut lane = Segmented::new(bbr::Bbr::make(&config), MSS);
+        let least_rtt = Duration::from_micros(20_000);
+        lane.on_established(least_rtt);
+        let step = 10_000;
+        let least = |n: u64| {
+            let (total, window) = (step * (n + 1), lane.window());
+            let rate = LaneRate {
+                delivered: 2 * step,
+                interval: Duration::from_millis(20),
+                prior_delivered: total.saturating_sub(2 * step),
+                is_limited: true,
+            };
+            lane.on_ack(&LaneAck {
+                now: Instant::from_millis(10 * (n + 1)),
+                delivered: step,
+                total_delivered: total,
+                in_flight_before: 2 * step,
+                in_flight: (2 * step).min(window),
+                rtt: Some(Duration::from_micros(rtt_us(n))),
+                srtt: least_rtt,
+                least_rtt,
+                rate: Some(rate),
+                greatest_rate: 1_000_000,
+                ..LaneAck::default()
+            });
+            n > 100 && window <= LEAST_SEGMENTS * MSS
+        };
+        (0..3_000).map(least).filter(|is_least| *is_least).count()
+    }
+
+    /// The first round trip is the shortest of all.
+    #[test]
+    fn a_lane_whose_queue_is_empty_is_not_emptied_for_that() {
+        let jitters = |n: u64| if n == 0 { 20_000 } else { 20_200 + 400 * (n % 7) };
+        assert_eq!(emptied(NEAR_RTT, jitters), 0);
+        // As TCP has it: each ten seconds.
+        let as_linux = emptied(Duration::ZERO, jitters);
+        assert!(as_linux >= 2 * 20, "{as_linux}");
+    }
+
+    /// What does not get shorter by that is the way itself, from then on.
+    #[test]
+    fn where_no_round_trip_is_short_for_ten_seconds_the_lane_is_emptied() {
+        let queued = |n: u64| if n == 0 { 20_000 } else { 25_000 + 400 * (n % 7) };
+        let once = emptied(NEAR_RTT, queued);
+        assert!((20..40).contains(&once), "{once}");
     }
 }

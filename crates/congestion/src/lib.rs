@@ -225,6 +225,10 @@ pub struct Config {
     pub slow_start: SlowStart,
     /// The seed of a control that draws random numbers, such as BBR's first phase.
     pub seed: u64,
+    /// A round trip that is longer than the least by no more than this, and what the link takes for a
+    /// segment, is one without a queue: BBR v1 has nothing to empty it for then, and the least holds for ten
+    /// seconds more. Zero, as Linux has it: the least holds on if there is a shorter one only.
+    pub near_rtt: Duration,
 }
 
 /// How slow start ends before the first loss.
@@ -241,6 +245,12 @@ pub enum SlowStart {
 
 impl Default for Config {
     fn default() -> Self {
-        Self { mss: 1448, initial_cwnd: 10, slow_start: SlowStart::default(), seed: 1 }
+        Self {
+            mss: 1448,
+            initial_cwnd: 10,
+            slow_start: SlowStart::default(),
+            seed: 1,
+            near_rtt: Duration::ZERO,
+        }
     }
 }

@@ -38,6 +38,34 @@ fn bulk_fills_a_link_and_does_not_delay_a_call() {
     assert!(lane.dropped + lane.overflowed > 100, "{lane:?}");
 }
 
+/// What a camera sends, or a game, beside which nothing fills the links.
+#[test]
+fn an_even_flow_that_a_link_carries_is_never_held_up() {
+    // 10 and 5 Mb/s, whose queues hold one product of rate and round trip.
+    let wifi = Link { rate: 1_250_000, queue: 25_000, ..Link::new(10) };
+    let lte = Link { rate: 625_000, queue: 37_500, ..Link::new(30) };
+    let mut world = World::new(&[wifi, lte], &[Role::Active; 2]);
+    world.run(500);
+    let (mut number, mut sent) = (0, Vec::new());
+    for ms in 0..40_000 {
+        // 8 Mb/s.
+        while number * 1228 < 1000 * ms {
+            world.send(0, &numbered(7, number, 1228));
+            sent.push(world.now);
+            number += 1;
+        }
+        world.run(1);
+    }
+    world.run(500);
+    let came: Vec<_> =
+        world.came[1].iter().map(|(at, packet)| (*at, number_of(packet).1)).collect();
+    assert_eq!(came.len() as u64, number, "lost: {}", number - came.len() as u64);
+    // Once the link's rate is known.
+    let late = came.iter().filter(|(_, of)| *of > number / 20);
+    let longest = late.map(|(at, of)| at.since(sent[*of as usize])).max().unwrap();
+    assert!(longest < Duration::from_millis(40), "{longest:?}");
+}
+
 /// What bulk half as fast again as its link does there, and to a call of 50 packets a second beside it.
 #[derive(Debug)]
 struct Figures {
