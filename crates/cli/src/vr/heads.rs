@@ -96,7 +96,7 @@ pub(super) fn load(path: &Path, format: Format) -> Result<Vec<Trace>, String> {
     for file in files_of(path, format)? {
         let wrong = |why: &dyn std::fmt::Display| told(&file, why);
         let text = text(&file).map_err(|why| wrong(&why))?;
-        let (viewer, video) = names_of(&file, path, format);
+        let (viewer, video) = names_of(&file, format);
         let label = Label { viewer: &viewer, video: &video };
         traces.extend(read(format, label, &text).map_err(|why| wrong(&why))?);
     }
@@ -147,17 +147,17 @@ fn has_traces(file: &Path, format: Format) -> bool {
         || directory.is_some_and(|directory| own.starts_with(&format!("{directory}_")))
 }
 
-/// Who looked at what, of a file below `path` that does not say it. Corbillon's set has each viewer's in a
-/// directory `uid-…`, and the video's name is that of the directory that the file is in.
-fn names_of(file: &Path, path: &Path, format: Format) -> (String, String) {
+/// Who looked at what, of a file that does not say it. Corbillon's set has each viewer's in a directory
+/// `uid-…`, and the video's name is that of the directory that the file is in.
+fn names_of(file: &Path, format: Format) -> (String, String) {
     let name = |part: &OsStr| part.to_string_lossy().into_owned();
-    let directory = file.parent().unwrap_or(path);
-    let below = directory.strip_prefix(path.parent().unwrap_or(path)).unwrap_or(directory);
-    let viewer = below.iter().map(name).find(|part| part.starts_with("uid-"));
-    match (viewer, directory.file_name()) {
-        (Some(viewer), Some(video)) if format == Format::Corbillon2017 && file != path => {
-            (viewer, name(video))
-        }
+    let directory = file.parent().filter(|_| format == Format::Corbillon2017);
+    let directory = directory.filter(|_| has_traces(file, format));
+    // The nearest one: who reads them may be called so, too.
+    let above = directory.into_iter().flat_map(Path::ancestors).filter_map(Path::file_name);
+    let viewer = above.map(name).find(|part| part.starts_with("uid-"));
+    match (viewer, directory.and_then(Path::file_name)) {
+        (Some(viewer), Some(video)) => (viewer, name(video)),
         _ => (name(file.file_stem().unwrap_or_default()), UNNAMED.to_owned()),
     }
 }
@@ -323,7 +323,11 @@ mod tests {
         let traces = load(dir.path(), Format::Corbillon2017).unwrap();
         let names: Vec<_> = traces.iter().map(|trace| (trace.viewer(), trace.video())).collect();
         assert_eq!(names, [("uid-a", "Diving"), ("uid-a", "Paris"), ("uid-b", "Diving")]);
-        // A file alone is its viewer.
+        // So do the files by themselves, as a shell lists them.
+        let file = dir.path().join("results/uid-b/test0/Diving/Diving_0.txt");
+        let [trace] = &load(&file, Format::Corbillon2017).unwrap()[..] else { panic!() };
+        assert_eq!((trace.viewer(), trace.video()), ("uid-b", "Diving"));
+        // One that is not in such directories is its viewer.
         let alone = dir.path().join("ann.txt");
         std::fs::write(&alone, "0.0 0 1 0 0 0\n0.5 15 1 0 0 0\n").unwrap();
         let [trace] = &load(&alone, Format::Corbillon2017).unwrap()[..] else { panic!() };
