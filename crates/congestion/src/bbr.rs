@@ -280,7 +280,8 @@ impl Bbr {
     fn update_min_rtt(&mut self, ack: &AckSample) {
         if let (Some(rtt), Some(least)) = (ack.rtt, self.min_rtt)
             && !self.near_rtt.is_zero()
-            && rtt <= least + self.near_rtt + self.segment_time()
+            && self.app_limited(ack)
+            && rtt <= least + (self.near_rtt + self.segment_time()).min(least / 2)
         {
             self.min_rtt_stamp = ack.now;
         }
@@ -305,7 +306,7 @@ impl Bbr {
         }
     }
 
-    /// What the link takes for a segment: the least round trip may be that of a shorter packet.
+    /// What a segment takes at the rate that is known: the least round trip may be that of a shorter packet.
     fn segment_time(&self) -> Duration {
         let bw = self.bw.max();
         if bw > 0.0 { Duration::from_secs_f64(1.0 / bw.max(1.0)) } else { Duration::ZERO }

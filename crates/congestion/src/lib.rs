@@ -225,9 +225,10 @@ pub struct Config {
     pub slow_start: SlowStart,
     /// The seed of a control that draws random numbers, such as BBR's first phase.
     pub seed: u64,
-    /// A round trip that is longer than the least by no more than this, and what the link takes for a
-    /// segment, is one without a queue: BBR v1 has nothing to empty it for then, and the least holds for ten
-    /// seconds more. Zero, as Linux has it: the least holds on if there is a shorter one only.
+    /// Where there is too little to send to fill the link, a round trip that is longer than the least by no
+    /// more than this, and a segment's time, and half the least, is one without a queue: BBR v1 has nothing
+    /// to empty it for then, and the least holds for ten seconds more. Zero, as Linux has it: the least holds
+    /// on if there is a shorter one only.
     pub near_rtt: Duration,
 }
 

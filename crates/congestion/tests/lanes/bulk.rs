@@ -181,6 +181,33 @@ fn bulk_fills_a_link_whose_way_gets_longer() {
     assert!(came > 10 * link.rate * 9 / 10, "{came}: {lane:?}");
 }
 
+/// Nor does a call alone, which is sent far below the link's rate, keep it.
+#[test]
+fn bulk_fills_a_link_whose_way_got_longer_during_a_call() {
+    let link = Link { rate: 2_500_000, queue: 500_000, ..Link::new(10) };
+    let mut world = World::new(&[link], &[Role::Active]);
+    let mut number = 0;
+    let mut call = |world: &mut World, seconds: u64| {
+        for _ in 0..seconds * 50 {
+            world.send(0, &numbered(1, number, 160));
+            number += 1;
+            world.run(20);
+        }
+    };
+    call(&mut world, 5);
+    world.links[0].delay = Duration::from_millis(50);
+    call(&mut world, 25);
+    let before = world.came[1].len();
+    for n in 0..5_000 {
+        // 33.6 Mb/s.
+        (0..3).for_each(|part| world.send(0, &numbered(7, 3 * n + part, 1400)));
+        world.run(1);
+    }
+    // A start of ten round trips, and then all of it.
+    let came = (world.came[1].len() - before) as u64 * 1400;
+    assert!(came > 5 * link.rate * 3 / 4, "{came}: {:?}", world.lane(0, 0));
+}
+
 /// What is lost by chance of a call alone does not make its rate that of the link.
 #[test]
 fn bulk_begins_at_once_beside_a_call_on_a_lossy_link() {
