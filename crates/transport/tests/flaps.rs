@@ -14,7 +14,7 @@ mod counting {
     use std::alloc::{GlobalAlloc, Layout, System};
     use std::sync::atomic::{AtomicI64, Ordering};
 
-    /// What is longer is a buffer.
+    /// Bytes that are longer together are a buffer.
     pub(crate) const SMALL: usize = 1024;
 
     /// Bytes that are allocated, of buffers and of all else.
@@ -23,8 +23,9 @@ mod counting {
 
     struct Counting;
 
+    /// Buffers are of bytes; what has parts, such as a table that grows, is none, however long it is.
     fn count(layout: Layout) -> &'static AtomicI64 {
-        if layout.size() > SMALL { &BUFFERS } else { &ELSE }
+        if layout.align() == 1 && layout.size() > SMALL { &BUFFERS } else { &ELSE }
     }
 
     #[global_allocator]
@@ -81,20 +82,23 @@ async fn a_path_may_flap_a_thousand_times() {
                 looks.push(at_rest(&mut peer, &mut connection).await);
             }
         }
-        // Buffers come in a few sizes, now these and now those, by some 50 KiB up and down; what flaps leave
-        // is seen beside them, where the least that an allocator gives is 16 bytes.
-        let median = |looks: &[[i64; 2]], which: usize| {
+        // A look may find a buffer of 256 KiB more or less. The most of a quarter has it at both ends; a buffer
+        // left behind by each flap is more than two of them. All else moves by some hundred bytes, where the
+        // least that an allocator gives is 16.
+        let quarter = looks.len() / 4;
+        let of = |number: usize, which: usize| {
+            let looks = &looks[quarter * number..quarter * (number + 1)];
             let mut of: Vec<i64> = looks.iter().map(|look| look[which]).collect();
             of.sort_unstable();
-            of[of.len() / 2]
+            of
         };
-        let quarter = looks.len() / 4;
-        let [before, after] = [&looks[quarter..2 * quarter], &looks[3 * quarter..]];
-        let [buffers, more] = [0, 1].map(|which| median(after, which) - median(before, which));
+        let most = |number| of(number, 0).pop().unwrap();
+        let median = |number| of(number, 1)[looks.len() / 8];
+        let (buffers, more) = (most(3) - most(0), median(3) - median(1));
         let between = FLAPS as i64 / 2;
         eprintln!("{more} bytes more after {between} flaps, {buffers} of buffers: {looks:?}");
         assert!(more < 8 * between, "flaps leave memory behind: {looks:?}");
-        assert!(buffers < 256 << 10, "flaps leave buffers behind: {looks:?}");
+        assert!(buffers < 512 << 10, "flaps leave buffers behind: {looks:?}");
         let stats = connection.stats().session;
         assert!(stats.paths.len() == 2 && stats.paths.values().any(|p| p.lost_subflows >= 900));
     })
