@@ -113,6 +113,17 @@ const BATCH: usize = 64;
 const SEGMENTS: usize = (64 << 10) / 36 + 1;
 /// Room for the longest packet of a device.
 const SEGMENT_BYTES: usize = 9216;
+/// Room for a segment of a packet of 64 KiB that is cut in more than 256.
+const SMALL_BYTES: usize = 512;
+/// The longest headers of IP and TCP.
+const HEADERS: usize = 60 + 60;
+
+/// Room for the segment of this number: those of a read that gives more than 256 are short.
+fn room_of(number: usize) -> usize {
+    const LARGE: usize = 256;
+    const { assert!((64 << 10) / LARGE + HEADERS <= SMALL_BYTES) }
+    if number < LARGE { SEGMENT_BYTES } else { SMALL_BYTES }
+}
 
 /// Packets (or super-packets) that the kernel keeps for us to read.
 const QUEUE: u32 = 1000;
@@ -176,8 +187,7 @@ impl Tun {
             device,
             name: name.to_owned(),
             raw: vec![0; VIRTIO_NET_HDR_LEN + 65_536],
-            // Each for itself: what is never written takes no memory.
-            segments: (0..SEGMENTS).map(|_| vec![0; SEGMENT_BYTES]).collect(),
+            segments: (0..SEGMENTS).map(|number| vec![0; room_of(number)]).collect(),
             lengths: vec![0; SEGMENTS],
             joiner: GROTable::default(),
             outgoing: Vec::new(),
