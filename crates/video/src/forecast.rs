@@ -269,12 +269,12 @@ impl Forecast {
             let rates: Vec<Bitrate> = self.paths.iter().map(|path| path.rate).collect();
             self.history.push(&rates).expect("1 to MAX_PATHS paths, never fewer than before");
             // A path that came later is not known to have carried nothing before: it counts for what it
-            // carries now.
+            // has carried since.
             for (index, path) in self.paths.iter_mut().enumerate() {
                 let Some(known) = &mut path.joined else { continue };
                 *known += usize::from(*known > 0 || path.rate > Bitrate::ZERO);
-                if path.rate > Bitrate::ZERO {
-                    self.history.assume(index, path.rate, *known);
+                if *known > 0 {
+                    self.history.assume_before(index, *known);
                 }
             }
         }
@@ -546,13 +546,13 @@ mod tests {
         paths.readings.push(PathReading { is_up: true, min_rtt: RTT, ..PathReading::default() });
         paths.run(2_000, &[10, 5]);
         assert!((paths.mbps() - 14.25).abs() < 0.1, "{}", paths.mbps());
-        // What it has carried since counts as it does of others.
-        paths.run(50_000, &[10, 5]);
-        paths.run(10_000, &[10, 0]);
-        paths.run(1_000, &[10, 5]);
-        assert!((13.0..14.2).contains(&paths.mbps()), "an outage is known: {}", paths.mbps());
+        // One second does not speak for all others.
+        paths.run(28_000, &[10, 5]);
         paths.run(1_000, &[10, 1]);
-        assert!((10.0..14.2).contains(&paths.mbps()), "{}", paths.mbps());
+        assert!((13.0..14.2).contains(&paths.mbps()), "{}", paths.mbps());
+        // What it has carried since counts as it does of others: half of it all at a fifth.
+        paths.run(29_000, &[10, 1]);
+        assert!((10.5..13.0).contains(&paths.mbps()), "{}", paths.mbps());
     }
 
     #[test]

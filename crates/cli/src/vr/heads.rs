@@ -248,13 +248,19 @@ fn recorded(
     let all = of_video.len();
     let (mut whole, mut short): (Vec<Trace>, Vec<Trace>) =
         of_video.into_iter().partition(watches_all);
-    let viewers: BTreeSet<&str> = whole.iter().map(Trace::viewer).collect();
-    if viewers.len() <= args.viewers {
+    let viewers =
+        |traces: &[Trace]| traces.iter().map(Trace::viewer).collect::<BTreeSet<_>>().len();
+    if viewers(&whole) < args.viewers || short.is_empty() {
         // Too few are left: who they are is told where they are seated.
         whole.append(&mut short);
     }
-    let (fit, test) = split_viewers(&whole, args.viewers, args.heads_seed)
-        .map_err(|why| Failure::wrong_use(format!("{why} (--viewers)")))?;
+    let (fit, test) = match viewers(&whole) == args.viewers && !short.is_empty() {
+        true => (Vec::new(), whole.iter().map(Trace::viewer).collect()),
+        false => split_viewers(&whole, args.viewers, args.heads_seed)
+            .map_err(|why| Failure::wrong_use(format!("{why} (--viewers)")))?,
+    };
+    // Nobody is judged by what he did himself.
+    short.retain(|trace| !test.contains(&trace.viewer()));
     if !short.is_empty() {
         output::warn(format_args!(
             "{}: {} of {all} traces end before the video does; they count for P(t), and are not scored",
@@ -262,8 +268,6 @@ fn recorded(
             short.len()
         ));
     }
-    // Nobody is judged by what he did himself.
-    short.retain(|trace| !test.contains(&trace.viewer()));
     let of = |names: &[&str]| {
         let chosen = whole.iter().filter(|trace| names.contains(&trace.viewer()));
         chosen.cloned().collect::<Vec<_>>()

@@ -96,13 +96,13 @@ impl History {
         Ok(())
     }
 
-    /// Takes path `path` to have carried `rate` in all seconds but the latest `known`.
-    pub(crate) fn assume(&mut self, path: usize, rate: Bitrate, known: usize) {
+    /// Takes path `path` to have carried before its latest `known` seconds, one at least, what it did in them.
+    pub(crate) fn assume_before(&mut self, path: usize, known: usize) {
         let before = self.seconds.len().saturating_sub(known);
+        let own = self.seconds.iter().skip(before).map(|second| second[path]);
+        let mean = Bitrate::bps(own.sum::<Bitrate>().as_bps() / known.max(1) as u64);
         for second in self.seconds.iter_mut().take(before) {
-            if let Some(before) = second.get_mut(path) {
-                *before = rate;
-            }
+            second[path] = mean;
         }
     }
 
