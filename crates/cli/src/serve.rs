@@ -211,6 +211,12 @@ impl ServeArgs {
             ("client-ca", self.client_ca.is_some()),
         ];
         config::exclude(("internet", self.internet), &others)?;
+        // Also when it is read again: what a running server asks of its clients may change.
+        if self.socks && self.forward.is_none() && !self.authenticates() {
+            return Err(Failure::wrong_use(
+                "--socks lets clients go anywhere from here; give --token-file or --client-ca",
+            ));
+        }
         for (place, address) in self.listen.iter().enumerate() {
             if address.port() != 0 && self.listen[..place].contains(address) {
                 let message = format!("--listen: {address} is listed twice; leave one out");
@@ -292,6 +298,12 @@ impl ServeArgs {
         }
     }
 
+    /// Whether clients have to show who they are.
+    fn authenticates(&self) -> bool {
+        // Without TLS nobody shows a certificate, whatever authorities are named.
+        self.token_file.is_some() || (self.client_ca.is_some() && !self.insecure_plaintext)
+    }
+
     fn target(&self) -> Result<Target, Failure> {
         if self.internet {
             let network = |text: &String| text.parse::<Network>();
@@ -301,19 +313,11 @@ impl ServeArgs {
             return Ok(Target::Internet(Egress::new(allowed?).reached_by(outer)));
         }
         let Some(target) = &self.forward else {
-            // Without TLS nobody shows a certificate, whatever authorities are named.
-            let by_certificate = self.client_ca.is_some() && !self.insecure_plaintext;
-            let authenticates = self.token_file.is_some() || by_certificate;
-            return match (self.socks, authenticates) {
-                (false, _) => {
-                    let (_, what, give) = NO_TARGET;
-                    Err(Failure::wrong_use(format!("{what}; give {give}")))
-                }
-                (true, false) => Err(Failure::wrong_use(
-                    "--socks lets clients go anywhere from here; give --token-file or --client-ca",
-                )),
-                (true, true) => Ok(Target::Named),
-            };
+            if self.socks {
+                return Ok(Target::Named);
+            }
+            let (_, what, give) = NO_TARGET;
+            return Err(Failure::wrong_use(format!("{what}; give {give}")));
         };
         if self.socks {
             return Err(Failure::wrong_use(

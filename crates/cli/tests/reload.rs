@@ -99,6 +99,33 @@ fn paths_come_and_go_under_a_connection() {
     assert_eq!(client.end().0, Some(0));
 }
 
+/// A server whose clients had to show a token, and then nothing, was a proxy for everybody.
+#[test]
+fn a_server_to_anywhere_never_serves_everybody() {
+    let dir = tempfile::tempdir().unwrap();
+    let [file, tokens] = ["serve.toml", "tokens"].map(|name| dir.path().join(name));
+    std::fs::write(&tokens, "a secret that is long enough\n").unwrap();
+    let state =
+        format!("listen = ['127.0.0.1:0']\nsocks = true\nstate-dir = '{}'\n", dir.path().display());
+    let token = format!("token-file = '{}'\n", tokens.display());
+    let write = |rest: &str| std::fs::write(&file, format!("{state}{rest}")).unwrap();
+    write(&token);
+    let mut server = Daemon::start(&["serve", "--config", file.to_str().unwrap()]);
+    server.says("fingerprint");
+    server.listening();
+    for rest in ["", "insecure-plaintext = true\n"] {
+        write(rest);
+        server.signal("-HUP");
+        let said = server.logs("give --token-file or --client-ca");
+        assert!(!said.contains("has been read again"), "{said}");
+    }
+    write(&token);
+    server.signal("-HUP");
+    server.logs("has been read again");
+    server.signal("-TERM");
+    assert_eq!(server.end().0, Some(0));
+}
+
 #[test]
 fn a_broken_file_leaves_everything_as_it_is() {
     let world = World::new();
