@@ -9,6 +9,9 @@ use weftline_scenario::{BUILTIN, BadTimes, Congestion, Scenario, Scheme};
 use crate::daemon::{parse_duration, parse_seconds};
 use crate::failure::Failure;
 
+/// The most seeds of each scheme.
+const MAX_REPEAT: u64 = 100_000;
+
 /// What to run.
 #[derive(Debug, Args)]
 pub(crate) struct CommonArgs {
@@ -77,9 +80,16 @@ impl CommonArgs {
             }
             _ => Failure::wrong_use(format!("--duration: {error}")),
         })?;
-        if self.repeat == 0 {
-            return Err(Failure::wrong_use("--repeat: at least 1"));
+        if !(1..=MAX_REPEAT).contains(&self.repeat) {
+            return Err(Failure::wrong_use(format!("--repeat: at least 1, at most {MAX_REPEAT}")));
         }
+        let last = self.seed.checked_add(self.repeat - 1);
+        last.ok_or_else(|| {
+            let Self { seed, repeat, .. } = self;
+            Failure::wrong_use(format!(
+                "--seed {seed}: {repeat} seeds from there are beyond 2^64; give a smaller one"
+            ))
+        })?;
         Ok(scenario)
     }
 

@@ -170,19 +170,20 @@ fn run_schemes(args: &RunArgs) -> Result<(), Failure> {
     if let Some(address) = args.watch.watch {
         return run_watched(args, address, (&scenario, &schemes, congestion), writer);
     }
-    let mut jobs = Vec::new();
-    for repeat in 0..common.repeat {
-        jobs.extend(schemes.iter().map(|scheme| Job {
-            scenario: scenario.clone(),
-            scheme: scheme.clone(),
-            congestion,
-            seed: common.seed + repeat,
-            case: BTreeMap::new(),
-            series: common.out.is_some(),
-        }));
-    }
-    let mut runs = Runs::new(jobs.len(), writer, common.json);
-    run_all(jobs.into_iter(), threads(args.jobs), |outcome| runs.take(&outcome));
+    let job = |seed: u64, scheme: &Scheme| Job {
+        scenario: scenario.clone(),
+        scheme: scheme.clone(),
+        congestion,
+        seed,
+        case: BTreeMap::new(),
+        series: common.out.is_some(),
+    };
+    let seeds = (0..common.repeat).map(|repeat| common.seed + repeat);
+    let jobs = seeds.flat_map(|seed| schemes.iter().map(move |scheme| (seed, scheme)));
+    let mut runs = Runs::new(schemes.len() * common.repeat as usize, writer, common.json);
+    run_all(jobs.map(|(seed, scheme)| job(seed, scheme)), threads(args.jobs), |outcome| {
+        runs.take(&outcome)
+    });
     let records = runs.finish()?;
     if !common.json {
         output::print(&(render_table(&Comparison::all(&records)) + "\n"))?;
