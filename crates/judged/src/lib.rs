@@ -1,8 +1,8 @@
 //! Tests with a bound of time, which a busy machine misses without any fault of the program.
 //!
 //! Such a test is `#[ignore = "has a bound of time: make test-lab"]` and calls [`verdict`], which
-//! runs it up to [`ATTEMPTS`] times. A bound that holds once has passed. One that is missed on
-//! [`MISSES`] quiet runs has failed. Anything else is inconclusive, which is said and counted, and
+//! runs it up to [`ATTEMPTS`] times. A bound that holds more often than quiet runs miss it has passed: as a
+//! rule with the first run. One that is missed on [`MISSES`] quiet runs has failed. Anything else is inconclusive, which is said and counted, and
 //! fails nothing. [`Watch`] decides which runs were quiet. A comparison may have a fourth verdict,
 //! for a difference that is known and explained.
 //!
@@ -32,7 +32,7 @@ pub const VERDICTS: &str = "WEFTLINE_VERDICTS";
 /// What came of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The bound held.
+    /// The bound held, more often than quiet runs missed it.
     Pass,
     /// The bound was missed on at least [`MISSES`] quiet runs.
     Fail,
@@ -90,12 +90,24 @@ fn judge<W: FnOnce() -> Option<Disturbance>>(
 ) -> (Verdict, String) {
     let mut misses = Vec::new();
     let mut disturbances = Vec::new();
+    let mut held = 0;
     for number in 1..=ATTEMPTS {
         let (watching, own) = (watch(), Attempt::default());
         let outcome = catch_unwind(AssertUnwindSafe(|| attempt(&own)));
         let machine = watching().map(|found| found.to_string());
         let panic = match outcome {
-            Ok(Some(())) => return (Verdict::Pass, format!("attempt {number}")),
+            Ok(Some(())) => {
+                held += 1;
+                // One that holds now and then does not hold.
+                match (held > misses.len(), misses.len()) {
+                    (true, 0) => return (Verdict::Pass, format!("attempt {number}")),
+                    (true, n) => {
+                        let why = format!("attempt {number}, after {n} misses on a quiet machine");
+                        return (Verdict::Pass, why);
+                    }
+                    (false, _) => continue,
+                }
+            }
             Ok(None) => return (Verdict::Inconclusive, "it cannot run here".to_owned()),
             Err(panic) => panic,
         };
@@ -115,8 +127,12 @@ fn judge<W: FnOnce() -> Option<Disturbance>>(
         }
     }
     let last = disturbances.last().map_or("", String::as_str);
-    let (quiet, all) = (misses.len(), ATTEMPTS);
-    (Verdict::Inconclusive, format!("{quiet} of {all} runs were quiet; the last was not: {last}"))
+    let (missed, all) = (misses.len(), ATTEMPTS);
+    let why = match held {
+        0 => format!("{missed} of {all} runs were quiet; the last was not: {last}"),
+        held => format!("of {all} runs {held} held, and {missed} quiet ones did not: {last}"),
+    };
+    (Verdict::Inconclusive, why)
 }
 
 /// What a panic said.
@@ -175,15 +191,25 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_that_holds_once_has_passed() {
-        let mut tries = 0;
-        let attempt = |_: &Attempt| {
-            tries += 1;
-            assert!(tries == 3, "too slow");
-            Some(())
+    fn a_bound_that_holds_more_often_than_not_has_passed() {
+        let judged = |missed: &[u32], watch: fn() -> Option<Disturbance>| {
+            let mut tries = 0;
+            let attempt = |_: &Attempt| {
+                tries += 1;
+                assert!(!missed.contains(&tries), "too slow");
+                Some(())
+            };
+            let (verdict, why) = judge(attempt, || watch);
+            (verdict, tries, why)
         };
-        assert_eq!(judge(attempt, quiet).0, Verdict::Pass);
-        assert_eq!(tries, 3);
+        let quiet: fn() -> Option<Disturbance> = || None;
+        let pass = |tries, why: &str| (Verdict::Pass, tries, why.to_owned());
+        assert_eq!(judged(&[], quiet), pass(1, "attempt 1"));
+        assert_eq!(judged(&[1], quiet), pass(3, "attempt 3, after 1 misses on a quiet machine"));
+        assert_eq!(judged(&[1, 2], quiet), pass(5, "attempt 5, after 2 misses on a quiet machine"));
+        assert_eq!(judged(&[1, 3, 5], quiet).0, Verdict::Fail);
+        // What a busy machine misses does not count.
+        assert_eq!(judged(&[1, 2], || Some(Disturbance::stolen(1.0))), pass(3, "attempt 3"));
     }
 
     #[test]

@@ -9,6 +9,10 @@ use weftline_core::scheduler::{Entry, REGISTRY};
 /// Faults begin within this time, and the last one ends within `LATEST` after it.
 const FAULTY: u64 = 20_000;
 
+/// Within this time a connection opens over any link on which nothing happens: three round trips, and what
+/// they carry, of the slowest.
+const OPENING: Duration = Duration::from_secs(3);
+
 /// A slow reader reads once in this time.
 pub const READ_STEP: Duration = Duration::from_millis(20);
 
@@ -64,6 +68,31 @@ pub enum Fault {
     ClientEnds { told: bool },
     /// The application of an end drops the connection.
     Drop(usize),
+}
+
+impl Fault {
+    /// Whether it happens on that link, or to all that is there.
+    fn is_of(self, link: usize) -> bool {
+        match self {
+            Self::Cut(of)
+            | Self::HalfOpen(of)
+            | Self::HalfOpenAtServer(of)
+            | Self::Dark(of, _)
+            | Self::Flap(of, ..)
+            | Self::Delay(of, _)
+            | Self::Corrupt(of)
+            | Self::Garble(of)
+            | Self::Swallow(of)
+            | Self::NewAddress(of)
+            | Self::Unplug(of, _)
+            | Self::Repeat(of)
+            | Self::Swap(of) => of == link,
+            Self::DelayAll(_) | Self::ServerRestart | Self::ClientEnds { .. } | Self::Drop(_) => {
+                true
+            }
+            Self::StopReading(..) | Self::ReadSlowly(..) | Self::ShortOfMemory(..) => false,
+        }
+    }
 }
 
 /// See the [module](self).
@@ -126,6 +155,16 @@ impl Plan {
     /// Whether what arrives may be something else than what was sent, so that no byte is promised.
     pub fn is_garbled(&self) -> bool {
         self.faults.iter().any(|(_, fault)| matches!(fault, Fault::Garble(_)))
+    }
+
+    /// Whether it must open: it need not survive anything, and has a link on which nothing happens until it
+    /// has opened there.
+    pub fn must_open(&self) -> bool {
+        let begins = |&(at, fault): &(Instant, Fault), link: usize| {
+            at < Instant::ZERO + OPENING && fault.is_of(link)
+        };
+        let is_quiet = |link| !self.faults.iter().any(|fault| begins(fault, link));
+        self.is_survivable() && (0..self.links.len()).any(is_quiet)
     }
 
     /// Whether nothing happens that a connection need not survive: then it closes at both ends, once

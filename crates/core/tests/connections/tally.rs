@@ -5,12 +5,13 @@ use std::fs;
 
 use super::world::Outcome;
 
-const OUTCOMES: [(Outcome, &str); 5] = [
+const OUTCOMES: [(Outcome, &str); 6] = [
     (Outcome::Closed, "closed at both ends"),
     (Outcome::Half, "closed at one end"),
     (Outcome::Failed, "failed at both ends"),
     (Outcome::Unopened, "never opened"),
     (Outcome::Garbled, "garbled, ended"),
+    (Outcome::Endless, "garbled, without end"),
 ];
 
 /// See the [module](self).

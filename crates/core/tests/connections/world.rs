@@ -37,8 +37,10 @@ pub enum Outcome {
     Failed,
     Unopened,
     Half,
-    /// Something arrived that was not sent, so that nothing is promised but that it ends.
+    /// Something arrived that was not sent, so that no byte is promised.
     Garbled,
+    /// The same, and both ends went on to believe that the other is to say something.
+    Endless,
 }
 
 /// What is not as it should be.
@@ -181,7 +183,7 @@ impl<'a> World<'a> {
             };
             if next > last || turn > TURNS {
                 if self.plan.is_garbled() && turn <= TURNS {
-                    return Ok(Outcome::Garbled);
+                    return Ok(Outcome::Endless);
                 }
                 let text = format!("no end by {} in {turn} turns: {}", self.now, self.report());
                 return Err(Wrong::Stuck(text));

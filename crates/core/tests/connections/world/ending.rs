@@ -78,8 +78,12 @@ impl World<'_> {
             [false, false] => Outcome::Failed,
             _ => Outcome::Half,
         };
-        let survived = matches!(outcome, Outcome::Closed | Outcome::Unopened);
-        if !survived && self.plan.is_survivable() {
+        let is_for_nothing = match outcome {
+            Outcome::Closed => false,
+            Outcome::Unopened => self.plan.must_open(),
+            _ => self.plan.is_survivable(),
+        };
+        if is_for_nothing {
             return Err(Wrong::ForNothing(self.report()));
         }
         Ok(outcome)
