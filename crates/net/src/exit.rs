@@ -113,7 +113,7 @@ impl Exit {
     }
 
     /// Lets answers come by links that have come since: how many those are. They lead to clients and nowhere
-    /// else, as those that were there before.
+    /// else, as those that were there before. What somebody has switched off since is switched on again.
     ///
     /// # Errors
     /// The kernel's refusal; it is tried again with the next call.
@@ -121,6 +121,7 @@ impl Exit {
     /// # Panics
     /// If another thread has panicked in here.
     pub fn keep(&self) -> io::Result<usize> {
+        self.restore()?;
         let links = self.routes.links()?;
         let mut kept = self.kept.lock().expect("no panic");
         let (mut added, mut result) = (0, Ok(()));
@@ -137,6 +138,24 @@ impl Exit {
         }
         kept.links = links.into_iter().map(|link| link.name).collect();
         result.map(|()| added)
+    }
+
+    /// Lets the kernel forward again what comes from clients, where somebody has switched that off: what
+    /// switches forwarding of IPv4 off does so for all devices. IPv6 is taken up again by
+    /// [`take_up_ipv6`](Self::take_up_ipv6).
+    fn restore(&self) -> io::Result<()> {
+        let own = forwarding(EXIT_DEVICE);
+        if is_off(&own) {
+            fs::write(Path::new("/proc/sys").join(own), "1")?;
+            tracing::warn!(
+                "somebody has switched off that IPv4 is forwarded; for clients it is again"
+            );
+        }
+        if self.has_ipv6() && is_off(ALL_V6) {
+            self.ipv6.store(false, Ordering::Relaxed);
+            tracing::warn!("somebody has switched off that IPv6 is forwarded");
+        }
+        Ok(())
     }
 
     /// Forwards IPv6 from now on, if there is a way for it by now: a router may have said so only after the

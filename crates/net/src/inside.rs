@@ -46,7 +46,7 @@ impl Inside {
 }
 
 fn inside_of(links: &[Link], defaults: &[Route], used: &[u32], shared: &[LinkName]) -> Inside {
-    // One of several next hops may lead anywhere.
+    // One that names no link may lead anywhere.
     let has_default =
         |index| defaults.iter().any(|route| route.link.is_none_or(|link| link == index));
     let is_inside = |link: &&Link| {

@@ -504,6 +504,7 @@ mod tests {
         };
         let links = [link(1, "lo", true), link(2, "wlan0", false)];
         let address = |link, address: &str, length| Address {
+            lasts: true,
             link,
             address: address.parse().unwrap(),
             length,

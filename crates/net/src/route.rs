@@ -52,6 +52,9 @@ const ETHERNET: u16 = 1;
 pub(crate) const TCP: u8 = 6;
 /// The interface that packets of this machine's own programs come by.
 const LOCAL: &str = "lo";
+/// Addresses of IPv6 that go out of use, or are of no use: temporary, and those that another machine has
+/// (linux/if_addr.h).
+const PASSING: u32 = 0x01 | 0x08;
 /// An IPv6 address that is used without a search for duplicates.
 const NO_DAD: u8 = 2;
 
@@ -85,6 +88,9 @@ pub struct Address {
     pub address: IpAddr,
     /// The length of its network, in bits.
     pub length: u8,
+    /// Whether others may be told of it: it is not one of IPv6 that is used for some hours, for the privacy of
+    /// who uses it, nor one that another machine has.
+    pub lasts: bool,
 }
 
 /// A route to a neighbour or gateway.
@@ -94,7 +100,8 @@ pub struct Route {
     pub destination: IpAddr,
     /// That network's length, in bits; 0 for a default route.
     pub length: u8,
-    /// The interface's number; of several next hops none.
+    /// The interface's number; none where the kernel names none. A route of several next hops is as many
+    /// routes here.
     pub link: Option<u32>,
     /// The router, if it leads to one.
     pub gateway: Option<IpAddr>,
@@ -211,8 +218,13 @@ impl Routes {
         for family in [INET, INET6] {
             let mut header = [0; 12];
             header[0] = family;
-            let parse = |payload: &[u8]| parse_route(payload).filter(&wanted);
-            found.extend(list_if_known(self.0.list(GET_ROUTE, &header, parse))?);
+            let parse = |payload: &[u8]| {
+                let mut routes = parse_routes(payload);
+                routes.retain(&wanted);
+                (!routes.is_empty()).then_some(routes)
+            };
+            let routes = list_if_known(self.0.list(GET_ROUTE, &header, parse))?;
+            found.extend(routes.into_iter().flatten());
         }
         Ok(found)
     }
@@ -517,19 +529,45 @@ fn parse_link(payload: &[u8]) -> Option<Link> {
 
 fn parse_address(payload: &[u8]) -> Option<Address> {
     let (length, link) = (*payload.get(1)?, u32_at(payload, 4)?);
-    let (mut local, mut peer) = (None, None);
+    let (mut local, mut peer, mut flags) = (None, None, u32::from(*payload.get(2)?));
     for (kind, value) in attributes(payload.get(8..)?) {
         match kind {
             1 => peer = address_of(value),
             2 => local = address_of(value),
+            8 => flags = u32_at(value, 0)?,
             _ => {}
         }
     }
     // Of a link between two, the local address is ours; IPv6 has the one only.
-    local.or(peer).map(|address| Address { link, address, length })
+    let address = local.or(peer)?;
+    // The same bits say other things of IPv4.
+    let lasts = address.is_ipv4() || flags & PASSING == 0;
+    Some(Address { link, address, length, lasts })
 }
 
-fn parse_route(payload: &[u8]) -> Option<Route> {
+fn parse_routes(payload: &[u8]) -> Vec<Route> {
+    let Some((route, hops)) = parse_route(payload) else { return Vec::new() };
+    if hops.is_empty() {
+        return vec![route];
+    }
+    next_hops(hops).map(|(link, gateway)| Route { link: Some(link), gateway, ..route }).collect()
+}
+
+/// The interfaces and routers of a route of several next hops (rtnexthop of linux/rtnetlink.h).
+fn next_hops(mut hops: &[u8]) -> impl Iterator<Item = (u32, Option<IpAddr>)> + '_ {
+    const HEADER: usize = 8;
+    std::iter::from_fn(move || {
+        let length = usize::from(u16_at(hops, 0)?);
+        let link = u32_at(hops, 4)?;
+        let gateway = attributes(hops.get(HEADER..length)?).find(|(kind, _)| *kind == 5);
+        let gateway = gateway.and_then(|(_, value)| address_of(value));
+        hops = hops.get(length.next_multiple_of(4)..).unwrap_or_default();
+        Some((link, gateway))
+    })
+}
+
+/// A route, and its next hops if there are several.
+fn parse_route(payload: &[u8]) -> Option<(Route, &[u8])> {
     let [family, length, _, _, table, _, _, UNICAST, ..] = *payload else { return None };
     let destination = match family {
         INET => Ipv4Addr::UNSPECIFIED.into(),
@@ -538,17 +576,19 @@ fn parse_route(payload: &[u8]) -> Option<Route> {
     };
     let (link, gateway, table) = (None, None, table.into());
     let mut route = Route { destination, length, link, gateway, table, metric: 0 };
+    let mut hops = &[][..];
     for (kind, value) in attributes(payload.get(12..)?) {
         match kind {
             1 => route.destination = address_of(value)?,
             4 => route.link = u32_at(value, 0),
             5 => route.gateway = address_of(value),
             6 => route.metric = u32_at(value, 0)?,
+            9 => hops = value,
             15 => route.table = u32_at(value, 0)?,
             _ => {}
         }
     }
-    Some(route)
+    Some((route, hops))
 }
 
 fn parse_rule(payload: &[u8]) -> Option<Rule> {
@@ -603,7 +643,7 @@ fn input_of(name: &str) -> Option<Input> {
 /// Feeds all parsers.
 pub(crate) fn parse_anything(payload: &[u8]) {
     let _ = (parse_link(payload), parse_address(payload));
-    let _ = (parse_route(payload), parse_rule(payload));
+    let _ = (parse_routes(payload), parse_rule(payload));
 }
 
 #[cfg(test)]
@@ -642,6 +682,58 @@ mod tests {
             let message = messages(&bytes).next().unwrap();
             assert_eq!(parse_rule(message.payload), Some(rule));
         }
+    }
+
+    #[test]
+    fn a_route_of_several_next_hops_is_as_many_routes() {
+        let hop = |link: u32, gateway: &[u8]| {
+            let length = 8 + if gateway.is_empty() { 0 } else { 4 + gateway.len() };
+            let mut hop = u16::try_from(length).unwrap().to_ne_bytes().to_vec();
+            hop.extend([0, 0]);
+            hop.extend(link.to_ne_bytes());
+            if !gateway.is_empty() {
+                hop.extend(u16::try_from(4 + gateway.len()).unwrap().to_ne_bytes());
+                hop.extend(5_u16.to_ne_bytes());
+                hop.extend(gateway);
+            }
+            hop
+        };
+        let payload = |hops: &[u8]| {
+            let mut request = Builder::default();
+            let header = [INET, 0, 0, 0, 254, 0, 0, UNICAST, 0, 0, 0, 0];
+            request.message(NEW_ROUTE, 0, &header).attribute(9, hops);
+            let (bytes, _) = request.finish(1);
+            messages(&bytes).next().unwrap().payload.to_vec()
+        };
+        let hops = [hop(2, &[192, 0, 2, 1]), hop(3, &[])].concat();
+        let found: Vec<_> =
+            parse_routes(&payload(&hops)).iter().map(|one| (one.link, one.gateway)).collect();
+        assert_eq!(found, [(Some(2), Some([192, 0, 2, 1].into())), (Some(3), None)]);
+        // What is cut short ends the list, and nothing has no end.
+        for cut in 0..hops.len() {
+            assert!(parse_routes(&payload(&hops[..cut])).len() <= 2);
+        }
+        assert!(parse_routes(&payload(&[0; 64])).is_empty());
+    }
+
+    #[test]
+    fn addresses_that_pass_are_told_from_those_that_last() {
+        let address = |family: u8, bytes: &[u8], flags: u32| {
+            let mut request = Builder::default();
+            let header = [family, 64, flags as u8, 0, 2, 0, 0, 0];
+            request.message(NEW_ADDRESS, 0, &header).attribute(1, bytes);
+            request.finish(1).0
+        };
+        let lasts =
+            |bytes: Vec<u8>| parse_address(messages(&bytes).next().unwrap().payload).unwrap().lasts;
+        let global = "2001:db8::1".parse::<Ipv6Addr>().unwrap().octets();
+        for (flags, expected) in
+            [(0x80, true), (0x40, true), (0x20, true), (0x01, false), (0x08, false)]
+        {
+            assert_eq!(lasts(address(INET6, &global, flags)), expected, "{flags:x}");
+        }
+        // A second address of IPv4 has the bit that means temporary.
+        assert!(lasts(address(INET, &[192, 0, 2, 1], 0x01)));
     }
 
     #[test]

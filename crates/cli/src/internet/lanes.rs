@@ -43,6 +43,8 @@ pub(crate) struct Lanes {
     numbers: Mutex<Numbers>,
     sessions: Mutex<BTreeMap<u32, Session>>,
     journal: PathBuf,
+    /// What was said of answers that links do not carry, and of IPv6 that is not forwarded.
+    told: Mutex<[Option<String>; 2]>,
     _janitor: Lifeline,
     _claim: Instance,
 }
@@ -101,6 +103,7 @@ impl Lanes {
             numbers: Mutex::new(numbers),
             sessions: Mutex::default(),
             journal,
+            told: Mutex::default(),
             _janitor: janitor,
             _claim: claim,
         })
@@ -119,26 +122,51 @@ impl Lanes {
         };
         while watch.changed().await.is_ok() {
             let Some(lanes) = lanes.upgrade() else { return };
-            match lanes.exit.keep() {
-                Ok(0) => {}
-                Ok(n) => tracing::info!("{n} links that have come carry answers to clients, too"),
-                Err(error) => tracing::warn!("a new link carries no answers to clients: {error}"),
-            }
-            match lanes.exit.take_up_ipv6() {
-                Ok(false) => {}
-                Ok(true) => tracing::info!("IPv6 of clients that come now is forwarded, too"),
-                Err(error) => tracing::warn!("clients' IPv6 is not forwarded: {error}"),
-            }
+            lanes.keep();
             drop(lanes);
             tokio::time::sleep(PAUSE).await;
         }
     }
 
-    /// Says when a firewall lets nothing through this machine, and so nothing of clients. Without a
+    /// Has the kernel forward by the links that there are, and as somebody may have it no more.
+    fn keep(&self) {
+        let kept = self.exit.keep();
+        if let Ok(n @ 1..) = kept {
+            tracing::info!("{n} more links carry answers to clients");
+        }
+        let v6 = self.exit.take_up_ipv6();
+        if let Ok(true) = v6 {
+            tracing::info!("IPv6 of clients that come now is forwarded, too");
+        }
+        let wrong = [
+            kept.err().map(|error| format!("a link carries no answers to clients: {error}")),
+            v6.err().map(|error| {
+                format!(
+                    "clients' IPv6 is not forwarded: {error}; a container needs --sysctl \
+                     net.ipv6.conf.all.forwarding=1"
+                )
+            }),
+        ];
+        // Once, as it is looked at again and again.
+        let mut told = self.told.lock().expect("no panic");
+        for (wrong, told) in wrong.into_iter().zip(told.iter_mut()) {
+            if let Some(wrong) = wrong.as_ref().filter(|wrong| told.as_ref() != Some(*wrong)) {
+                tracing::warn!("{wrong}");
+            }
+            *told = wrong;
+        }
+    }
+
+    /// Says when a firewall lets nothing through this machine, and so nothing of clients, and has the kernel
+    /// forward again where somebody has switched that off. Without a
     /// word it would look as if all were well: lanes are up, and names are found.
     async fn follow_firewall(lanes: Weak<Self>) {
         let mut known = None;
-        while let Some(ipv6) = lanes.upgrade().map(|lanes| lanes.exit.has_ipv6()) {
+        while let Some(there) = lanes.upgrade() {
+            // Nobody tells when a sysctl is set.
+            there.keep();
+            let ipv6 = there.exit.has_ipv6();
+            drop(there);
             let look = move || weftline_net::forbids_forwarding(weftline_net::EXIT_DEVICE, ipv6);
             if let Ok(Ok(found)) = tokio::task::spawn_blocking(look).await
                 && found != known

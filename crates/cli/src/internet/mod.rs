@@ -18,7 +18,7 @@ use qrcode::render::unicode::Dense1x2;
 use qrcode::{EcLevel, QrCode};
 use serde::{Deserialize, Serialize};
 use weftline::Identity;
-use weftline_net::Routes;
+use weftline_net::{Address, Routes};
 
 use crate::failure::Failure;
 use crate::instance::{Instance, write_whole};
@@ -230,8 +230,7 @@ fn reachable(listening: &[SocketAddr]) -> Result<Vec<SocketAddr>, Failure> {
         }
         let own = Routes::open().and_then(|routes| routes.addresses())?;
         let both = listener.is_ipv6();
-        let own = own.into_iter().map(|one| one.address).filter(|ip| both || ip.is_ipv4());
-        let own = own.filter(|ip| !is_local(*ip));
+        let own = lasting(&own).into_iter().filter(|ip| both || ip.is_ipv4());
         found.extend(own.map(|ip| SocketAddr::new(ip, listener.port())));
     }
     let found = public_first(found);
@@ -241,6 +240,14 @@ fn reachable(listening: &[SocketAddr]) -> Result<Vec<SocketAddr>, Failure> {
         )),
         false => Ok(found),
     }
+}
+
+/// The addresses that lead here from elsewhere. Of IPv6 those that are used for some hours alone are left out, as
+/// they lead nowhere afterwards, if there is another.
+fn lasting(own: &[Address]) -> Vec<IpAddr> {
+    let own = own.iter().filter(|one| !is_local(one.address));
+    let has_lasting = own.clone().any(|one| one.lasts && one.address.is_ipv6());
+    own.filter(|one| one.lasts || !has_lasting).map(|one| one.address).collect()
 }
 
 /// Of each family the addresses of the internet, or if there are none, private ones: many a machine has an

@@ -6,6 +6,7 @@
 
 mod args;
 mod down;
+mod elsewhere;
 mod invited;
 mod lanes;
 mod links;
@@ -30,7 +31,7 @@ use std::time::{Duration, Instant};
 use rustix::process::geteuid;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use weftline::{Client, ClientBuilder, Forwarder, InternetOffer};
+use weftline::{Client, ClientBuilder, Error, Forwarder, InternetOffer};
 use weftline_net::{
     Capture, CaptureConfig, DEVICE, FIRST_CLIENT, Ipv6, Journal, KillSwitch, NetError, Route,
     Watch, remove_leftovers,
@@ -44,6 +45,7 @@ use crate::lifeline;
 use crate::ops::{AdminEndpoints, Daemon, Life, log, metrics, systemd};
 use crate::{output, secrets};
 use args::Wish;
+use elsewhere::Elsewhere;
 use invited::{basis, explain};
 use lanes::{Lanes, Manner, Packets};
 use links::Links;
@@ -122,7 +124,7 @@ fn go(
     let admin_endpoints = args.admin_endpoints()?;
     let wish = args.wish()?;
     secrets::raise_file_limit();
-    let mut strict = Strict::wished(&wish, closed)?;
+    let mut strict = Strict::wished(&wish, args.lan, closed)?;
     // Before anything is opened that must go with this process.
     let _janitor = lifeline::start(instance, &files.journal, lifeline::Left::RulesAndSysctls)?;
     let runtime = runtime()?;
@@ -155,7 +157,13 @@ fn go(
             }
         };
         if wish.is_new {
-            saved::keep(&wish.kept, &wish.invite.to_string())?;
+            // It is up, and the next start wants the invite again.
+            if let Err(failure) = saved::keep(&wish.kept, &wish.invite.to_string()) {
+                tracing::warn!(
+                    "{failure}; the next 'weftline up' wants the invite again, or --state-dir DIR where it \
+                     can be kept"
+                );
+            }
         }
         started.show_scope(&life);
         life.set_lanes(started.lanes.as_ref().map(Lanes::watcher));
@@ -241,19 +249,52 @@ impl Reached {
         let invite = &wish.invite;
         let mut links = wish.links()?.provided()?;
         share::check(&wish.shared, &links.interfaces())?;
-        let basis = basis(invite)?;
-        let found = links.look()?;
-        if found.is_empty() {
-            return Err(Failure::wrong_use(format!("{}; {}", NO_LINK.0, NO_LINK.1)));
+        if let Some(capped) = links.capped() {
+            tracing::warn!(
+                "{capped}: a cap holds for TCP; UDP and ICMP take what the link carries"
+            );
         }
-        links::loosen(&found, &files.journal);
-        let mut names: Vec<_> = found.iter().map(|(_, server)| server.to_string()).collect();
-        names.dedup();
-        let lane_links = links::lanes(&found);
-        let client = links::with(&basis, found).build()?;
-        let asked = await_answer(&names.join(", "), InternetOffer::ask(&client)).await;
-        let offer = asked.map_err(|error| explain(error, invite))?;
-        Ok(Self { client, basis, links, lane_links, offer })
+        let basis = basis(invite)?;
+        let (mut tried, mut telling) = (Vec::new(), None);
+        loop {
+            let found = links.look()?;
+            if found.is_empty() {
+                return Err(Failure::wrong_use(format!("{}; {}", NO_LINK.0, NO_LINK.1)));
+            }
+            links::loosen(&found, &files.journal);
+            let mut names: Vec<_> = found.iter().map(|(_, server)| server.to_string()).collect();
+            names.dedup();
+            let names = names.join(", ");
+            let lane_links = links::lanes(&found);
+            let client = links::with(&basis, found).build()?;
+            match await_answer(&names, InternetOffer::ask(&client)).await {
+                Ok(offer) => return Ok(Self { client, basis, links, lane_links, offer }),
+                Err(error) => {
+                    tried.push(links.pairs().iter().map(|(_, server)| *server).collect());
+                    if presence::is_elsewhere(&error) && links.turn(&tried)? {
+                        tracing::info!("{error}; the invite's next address is tried");
+                        telling = tells_more(telling, error);
+                        continue;
+                    }
+                    let told = tells_more(telling, error);
+                    return Err(told.map_or_else(
+                        || Failure::failed("the server does not answer"),
+                        |error| explain(error, invite),
+                    ));
+                }
+            }
+        }
+    }
+}
+
+/// Which of two says more of why there is no server: that somebody else is there says more than that nobody
+/// is, and then the first.
+fn tells_more(before: Option<Error>, now: Error) -> Option<Error> {
+    let says_little =
+        |error: &Error| matches!(error, Error::Unreachable { .. } | Error::HandshakeTimeout { .. });
+    match before {
+        Some(before) if !says_little(&before) || says_little(&now) => Some(before),
+        _ => Some(now),
     }
 }
 
@@ -299,6 +340,8 @@ struct Up {
     /// Whether nothing is captured, as the server is away; and what finds out.
     suspended: watch::Receiver<bool>,
     presence: Option<JoinHandle<()>>,
+    /// How often it has said that another address of the server is to be tried.
+    turns: watch::Receiver<u64>,
     /// The default routes of links, which it asks for.
     ways: watch::Sender<Vec<Route>>,
     portals: Portals,
@@ -326,6 +369,7 @@ impl Up {
         let has_lanes = granted.is_ok();
         let (forwarder, capture, ipv6) = capture(&client, offer, (wish, number), files).await?;
         let (tell, suspended) = watch::channel(false);
+        let (turn, turns) = watch::channel(0);
         let Wish { dns, calls, udp_over_tcp, .. } = *wish;
         let how = Manner { dns, calls, udp_over_tcp, is_strict, suspended: suspended.clone() };
         let lanes = Lanes::start(&client, granted, &capture, lane_links, how).await;
@@ -338,12 +382,17 @@ impl Up {
             capture: Arc::downgrade(&capture),
             lanes_up: lanes.as_ref().map(Lanes::up),
             ways: seen_ways,
-            suspended: tell,
+            // With the kill switch closed nothing is to go directly.
+            suspended: (!is_strict).then_some(tell),
+            turns: turn,
+            is_elsewhere: false,
         };
-        // With the kill switch closed nothing is to go directly, whatever the server does.
-        let presence = (!is_strict).then(|| tokio::spawn(watcher.watch()));
+        // Where nothing is to go directly, it is looked for at other addresses alone.
+        let is_watched = !is_strict || wish.invite.addresses.len() > 1;
+        let presence = is_watched.then(|| tokio::spawn(watcher.watch()));
         let journal = files.journal.clone();
-        let server = wish.invite.addresses.first().map(ToString::to_string).unwrap_or_default();
+        let server =
+            links.pairs().first().map(|(_, server)| server.to_string()).unwrap_or_default();
         if let Some(lanes) = lanes.as_ref().filter(|_| wish.dns) {
             portals.set_packets(lanes.packets());
         }
@@ -358,6 +407,7 @@ impl Up {
             is_strict,
             suspended,
             presence,
+            turns,
             ways,
             portals,
             watch,
@@ -391,7 +441,7 @@ impl Up {
             loop {
                 let changed = tokio::select! {
                     changed = packets.changed() => changed,
-                    changed = changed_or_never(&mut suspended) => changed,
+                    () = changed_or_never(&mut suspended) => Ok(()),
                 };
                 if changed.is_err() {
                     return;
@@ -423,7 +473,7 @@ impl Up {
     /// When it cannot go on as the machine's network is now.
     async fn run(self, mut strict: Option<Strict>, life: &Life) -> Result<(), Failure> {
         let Self { client, basis, mut links, journal, forwarder, capture, lanes, watch, .. } = self;
-        let (presence, portals) = (self.presence, self.portals);
+        let (presence, portals, mut turns) = (self.presence, self.portals, self.turns);
         let ways = self.ways;
         let (stop, mut stopped) = watch::channel(false);
         let stopping = async move {
@@ -432,6 +482,7 @@ impl Up {
         let running = tokio::spawn(forwarder.run(stopping, async {}));
         let following = async {
             let (mut is_watched, mut plugged) = (true, presence::plugged().unwrap_or_default());
+            let mut elsewhere = Elsewhere::default();
             loop {
                 let look = strict.as_ref().map(|_| strict::LOOK);
                 let look = async { tokio::time::sleep(look.unwrap_or(Duration::MAX)).await };
@@ -445,6 +496,15 @@ impl Up {
                     () = look => {
                         strict.iter_mut().for_each(Strict::keep);
                         continue;
+                    }
+                    () = changed_or_never(&mut turns) => {
+                        elsewhere.look(&client, &basis, &links);
+                        continue;
+                    }
+                    found = elsewhere.found() => {
+                        let Some(found) = found else { continue };
+                        links = found;
+                        move_to(&client, &basis, &links);
                     }
                 }
                 strict.iter_mut().for_each(Strict::keep);
@@ -489,10 +549,9 @@ fn changes<T: Clone + PartialEq>(known: &mut T, seen: &T) -> bool {
 }
 
 /// Waits for a change; of one that nobody makes any more, for ever.
-async fn changed_or_never(what: &mut watch::Receiver<bool>) -> Result<(), watch::error::RecvError> {
-    match what.changed().await {
-        Ok(()) => Ok(()),
-        Err(_) => std::future::pending().await,
+async fn changed_or_never<T>(what: &mut watch::Receiver<T>) {
+    if what.changed().await.is_err() {
+        std::future::pending::<()>().await;
     }
 }
 
@@ -513,6 +572,19 @@ fn keep(capture: &Capture) -> Result<(), NetError> {
         ),
     }
     Ok(())
+}
+
+/// Leads links to addresses at which the server has answered.
+fn move_to(client: &Client, basis: &ClientBuilder, links: &Links) {
+    let mut names: Vec<_> = links.pairs().iter().map(|(_, server)| server.to_string()).collect();
+    names.dedup();
+    let names = names.join(", ");
+    match client.reload(links::with(basis, links.pairs().to_vec())) {
+        Ok(()) => tracing::info!("the server answers at {names}: new connections go there"),
+        Err(error) => {
+            tracing::warn!("the server answers at {names}, and is not used there: {error}");
+        }
+    }
 }
 
 /// Takes links that have come.

@@ -88,7 +88,10 @@ fn socket(args: &PortalArgs, holder: u32) -> Result<PathBuf, Failure> {
     let name = format!("up-{holder}.sock");
     let is_of_up = |path: &PathBuf| path.file_name().is_some_and(|found| found == &*name);
     control::find_all().into_iter().find(is_of_up).ok_or_else(|| {
-        Failure::failed("no control socket of 'weftline up' is found; name it with --control PATH")
+        Failure::failed(
+            "no control socket of 'weftline up' is found; name it with --control PATH, or start 'weftline \
+             up' without --control none",
+        )
     })
 }
 

@@ -87,15 +87,19 @@ pub(super) struct Watcher {
     pub(super) lanes_up: Option<watch::Receiver<usize>>,
     /// The default routes of links.
     pub(super) ways: watch::Receiver<Vec<Route>>,
-    /// Tells whether nothing is captured.
-    pub(super) suspended: watch::Sender<bool>,
+    /// Tells whether nothing is captured; not where nothing is to go directly, whatever the server does.
+    pub(super) suspended: Option<watch::Sender<bool>>,
+    /// Counts how often another address of the server is to be tried.
+    pub(super) turns: watch::Sender<u64>,
+    /// Whether nobody has answered, or somebody else, when it was asked last.
+    pub(super) is_elsewhere: bool,
 }
 
 impl Watcher {
     /// Goes on until nothing is captured any more.
     pub(super) async fn watch(mut self) {
         let mut presence = Presence::new(Instant::now());
-        let mut was_denied = false;
+        let (mut was_denied, mut turned) = (false, Instant::now());
         loop {
             // Lanes of a client that is let in no more may go on, but nothing else does.
             let has_lanes = self.lanes_up.as_ref().is_some_and(|up| *up.borrow() > 0);
@@ -124,6 +128,10 @@ impl Watcher {
             {
                 return;
             }
+            if presence.is_gone && self.is_elsewhere && !is_heard && turned.elapsed() >= GONE {
+                turned = Instant::now();
+                self.turns.send_modify(|turns| *turns += 1);
+            }
             let wait = match is_heard {
                 _ if is_up => IDLE,
                 true if is_used() => IN_USE,
@@ -144,13 +152,18 @@ impl Watcher {
 
     /// Whether the server answers, to a connection that there is or to another one. Those that there are of a
     /// client that is denied go on, and say nothing of what is let in.
-    async fn answers(&self, is_denied: bool) -> bool {
+    async fn answers(&mut self, is_denied: bool) -> bool {
         (!is_denied && answers().await) || self.asks().await
     }
 
     /// Whether the server answers to another connection.
-    async fn asks(&self) -> bool {
-        match tokio::time::timeout(PATIENCE, InternetOffer::ask(&self.client)).await {
+    async fn asks(&mut self) -> bool {
+        let asked = tokio::time::timeout(PATIENCE, InternetOffer::ask(&self.client)).await;
+        self.is_elsewhere = match &asked {
+            Ok(asked) => asked.as_ref().is_err_and(is_elsewhere),
+            Err(_) => true,
+        };
+        match asked {
             Ok(Ok(_)) => true,
             Ok(Err(error)) => {
                 tracing::debug!(%error, "the server does not answer as it should");
@@ -204,6 +217,17 @@ impl Watcher {
     /// Whether there is something that can follow.
     fn follow(&self, is_gone: bool) -> bool {
         let Some(capture) = self.capture.upgrade() else { return false };
+        let Some(suspended) = &self.suspended else {
+            match is_gone {
+                true => tracing::warn!(
+                    "the server has not answered for {} s over any link, and nothing else is reached, as the \
+                     kill switch is closed",
+                    GONE.as_secs()
+                ),
+                false => tracing::info!("the server answers again"),
+            }
+            return true;
+        };
         if is_gone {
             tracing::warn!(
                 "the server has not answered for {} s over any link: new connections and packets go \
@@ -217,9 +241,24 @@ impl Watcher {
         if let Err(error) = done {
             tracing::error!("{error}; 'weftline down' and 'weftline up' help");
         }
-        self.suspended.send_replace(is_gone);
+        suspended.send_replace(is_gone);
         true
     }
+}
+
+/// Whether the server has not said this: nobody is there, or somebody else. It may be at another address.
+pub(super) fn is_elsewhere(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::ClosedInHandshake { .. }
+            | Error::HandshakeTimeout { .. }
+            | Error::OtherProtocol { .. }
+            | Error::PeerNotTls { .. }
+            | Error::Socket(_)
+            | Error::Tls { .. }
+            | Error::Unreachable { .. }
+            | Error::WrongFingerprint { .. }
+    )
 }
 
 /// Whether a server that has answered so is there for this client: it has said so itself, by TLS. One that lets

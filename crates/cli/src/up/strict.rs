@@ -69,16 +69,28 @@ impl Strict {
         Self::close(lan || args.lan, used, shared).map(Some)
     }
 
-    /// Closes it if that is wished for, and it is not `closed` by now: whoever has closed it has said until when.
+    /// Closes it if that is wished for, and it is not `closed` by now (`given_lan`: whether --lan is): whoever has closed it has said until when.
     ///
     /// # Errors
     /// When it cannot be closed, or something is to go directly all the same.
-    pub(super) fn wished(wish: &Wish, closed: Option<Self>) -> Result<Option<Self>, Failure> {
+    pub(super) fn wished(
+        wish: &Wish,
+        given_lan: bool,
+        closed: Option<Self>,
+    ) -> Result<Option<Self>, Failure> {
         if !wish.strict && closed.is_none() {
-            return match wish.lan {
-                true => Err(Failure::wrong_use("--lan is for --strict, which is not given")),
-                false => Ok(None),
-            };
+            if given_lan {
+                return Err(Failure::wrong_use(
+                    "--lan is for --strict, which is not given; add it",
+                ));
+            }
+            if wish.lan {
+                let file = wish.kept.display();
+                tracing::warn!(
+                    "lan in {file} does nothing without strict = true: add that, or take lan out"
+                );
+            }
+            return Ok(None);
         }
         if !wish.dns {
             return Err(Failure::wrong_use(

@@ -208,3 +208,60 @@ fn without_any_link_nothing_is_let_out() {
     let log = up.all_it_logged();
     assert!(!log.iter().any(|line| line.contains(AWAY)), "{log:?}");
 }
+
+/// As of a server with two uplinks, or behind a router that gives it another address than its own.
+#[test]
+fn a_server_is_looked_for_at_each_of_its_addresses() {
+    const OTHER: &str = "203.0.113.6";
+    const NOBODY: &str = "203.0.113.77";
+    let Some(net) = Network::set_up() else { return };
+    ip(&net.server, &format!("addr add {OTHER}/32 dev lo"));
+    let site = Site::start(&net.internet, &format!("{FAR_V4}:80"));
+    let public = [NOBODY, SERVER, OTHER].map(|address| format!("{address}:4433"));
+    let public = public.iter().flat_map(|address| ["--public", address]).collect::<Vec<_>>();
+    let listen = ["--listen", "0.0.0.0:4433"];
+    let (_server, invite) = net.serve(&[&listen[..], &public].concat());
+    let mut up = Daemon::spawn(&mut net.command(&net.client, &net.up_args(&invite)));
+    let said = up.says("up:");
+    assert!(said.contains(&format!("goes to {SERVER}:4433")), "{said}");
+    up.logs("the invite's next address is tried");
+    assert_eq!(text(&net.curl(&site.url("")).stdout), "198.51.100.1");
+    // One uplink of the server dies.
+    ip(&net.server, &format!("addr del {SERVER}/32 dev lo"));
+    up.logs(AWAY);
+    up.logs(&format!("the server answers at {OTHER}:4433: new connections go there"));
+    up.logs("the server answers again");
+    net.comes_to_see(&site, "198.51.100.1");
+    both_lanes_up(&net);
+    up.signal("-TERM");
+    assert_eq!(up.end().0, Some(0));
+}
+
+/// Where nobody is at the other address, the first one holds.
+#[test]
+fn a_server_that_comes_back_is_where_it_was() {
+    let Some(net) = Network::set_up() else { return };
+    let site = Site::start(&net.internet, &format!("{FAR_V4}:80"));
+    let public = [SERVER, "203.0.113.77"].map(|address| format!("{address}:4433"));
+    let public = public.iter().flat_map(|address| ["--public", address]).collect::<Vec<_>>();
+    let (_server, invite) = net.serve(&[&["--listen", "0.0.0.0:4433"][..], &public].concat());
+    let up = net.up(&invite);
+    // What goes on at the old address does not say that the other one is right.
+    let mut open = net.client.command("curl");
+    let open = open.args(["--silent", "--max-time", "400", "--noproxy", "*"]).arg(site.url("long"));
+    let mut open = open.stdout(Stdio::piped()).spawn().unwrap();
+    is_asked(&site);
+    ip(&net.server, &format!("addr del {SERVER}/32 dev lo"));
+    up.logs(AWAY);
+    // In vain.
+    thread::sleep(Duration::from_secs(2));
+    ip(&net.server, &format!("addr add {SERVER}/32 dev lo"));
+    up.logs("the server answers again");
+    net.comes_to_see(&site, "198.51.100.1");
+    both_lanes_up(&net);
+    open.kill().unwrap();
+    open.wait().unwrap();
+    up.signal("-TERM");
+    let said = up.all_it_logged().join("\n");
+    assert!(!said.contains("the server answers at"), "{said}");
+}

@@ -16,7 +16,7 @@ use crate::common::{Daemon, PATIENCE};
 use crate::lanes::{
     ALL, Echo, ask, ask_from, both_lanes_up, comes_to_count, counters, status_with_lanes, talk, up,
 };
-use crate::network::{FAR_V4, Network, SERVER, ip, janitor_of, shows, text};
+use crate::network::{FAR_V4, Network, SERVER, SITE_V6, ip, janitor_of, shows, text};
 
 /// A second client, with directories of its own.
 struct Second {
@@ -267,6 +267,32 @@ fn a_router_that_gives_another_port_ends_no_lane() {
         one.signal("-TERM");
         assert_eq!(one.end().0, Some(0));
     }
+}
+
+/// As a package of the system does that sets all sysctls anew.
+#[test]
+fn a_server_forwards_again_where_somebody_switches_that_off() {
+    let Some(net) = Network::set_up() else { return };
+    let far = [FAR_V4, SITE_V6].map(|address| {
+        let at = SocketAddr::new(address.parse().unwrap(), 7000);
+        Echo::start(&net.internet, &at.to_string())
+    });
+    let (server, invite) = net.serve(&["--listen", "0.0.0.0:4433"]);
+    let _up = up(&net, &invite);
+    far.iter().for_each(|far| drop(ask(&net, far.address, b"who")));
+    let off = || {
+        // What is off for all already is not switched off for each.
+        fs::write("/proc/sys/net/ipv4/ip_forward", "1")?;
+        fs::write("/proc/sys/net/ipv4/ip_forward", "0")?;
+        fs::write("/proc/sys/net/ipv6/conf/all/forwarding", "0")
+    };
+    net.server.run(off).unwrap();
+    // It looks once a minute, and whenever a link changes.
+    ip(&net.server, "addr add 203.0.113.99/32 dev lo");
+    server.logs("somebody has switched off that IPv4 is forwarded");
+    server.logs("somebody has switched off that IPv6 is forwarded");
+    server.logs("IPv6 of clients that come now is forwarded, too");
+    far.iter().for_each(|far| drop(ask(&net, far.address, b"who")));
 }
 
 #[test]

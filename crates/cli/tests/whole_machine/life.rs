@@ -8,7 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::{Daemon, PATIENCE, weftline};
-use crate::network::{FAR_V4, Network, SERVER, SITE_V6, ip, janitor_of, join, text};
+use crate::lanes::{Echo, ask, both_lanes_up, up};
+use crate::network::{FAR_V4, LINKS, Network, SERVER, SITE_V6, ip, janitor_of, join, text};
 use crate::site::{FIRST, LONG, Site};
 
 #[test]
@@ -232,6 +233,71 @@ fn killed_at_any_time_it_leaves_nothing_behind() {
     up.signal("-TERM");
     assert_eq!(up.end().0, Some(0));
     net.restored(&before);
+}
+
+#[test]
+fn killed_at_any_time_of_its_end_it_leaves_nothing_behind() {
+    let Some(net) = Network::set_up() else { return };
+    let strict = |name: &str| fs::write(format!("/proc/sys/net/ipv4/conf/{name}/rp_filter"), "1");
+    net.client.run(|| ["all", "wlan0", "wwan0"].into_iter().try_for_each(strict)).unwrap();
+    let (_server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
+    let before = net.snapshot();
+    let args = net.up_args(&invite);
+    let up = net.up(&invite);
+    let began = Instant::now();
+    up.signal("-TERM");
+    assert_eq!(up.end().0, Some(0));
+    let end = began.elapsed();
+    net.restored(&before);
+    const MOMENTS: u32 = 20;
+    for delay in (0..MOMENTS).map(|n| end * 11 / 10 * n / (MOMENTS - 1)) {
+        let up = net.up_again(&args);
+        up.signal("-TERM");
+        thread::sleep(delay);
+        up.signal("-KILL");
+        up.end();
+        net.restored(&before);
+    }
+}
+
+/// As a firewall's restart does it.
+#[test]
+fn a_ruleset_that_is_flushed_takes_nothing_away() {
+    let Some(net) = Network::set_up() else { return };
+    let far = Echo::start(&net.internet, &format!("{FAR_V4}:7000"));
+    let site = Site::start(&net.internet, &format!("{FAR_V4}:80"));
+    let (_server, invite) = net.serve(&["--listen", "0.0.0.0:4433"]);
+    let _up = up(&net, &invite);
+    let snapshots = || (net.snapshot(), Network::snapshot_of(&net.server));
+    let before = snapshots();
+    for ns in [&net.client, &net.server] {
+        let nft = |args: &[&str]| {
+            let done = ns.command("nft").args(args).output().unwrap();
+            assert!(done.status.success(), "{done:?}");
+        };
+        nft(&["add", "table", "inet", "somebodys"]);
+        nft(&["flush", "ruleset"]);
+    }
+    // What was somebody's is gone, and nothing else is.
+    assert_eq!(snapshots(), before);
+    assert_eq!(text(&net.curl(&site.url("")).stdout), "198.51.100.1");
+    ask(&net, far.address, b"who");
+}
+
+/// Where both links are one route: the kernel lists it once, with two next hops.
+#[test]
+fn links_of_one_route_are_all_used() {
+    let Some(net) = Network::set_up() else { return };
+    for (link, ..) in LINKS {
+        ip(&net.client, &format!("route del default dev {link}"));
+    }
+    let hops = "nexthop via 192.168.1.1 dev wlan0 nexthop via 10.64.3.10 dev wwan0";
+    ip(&net.client, &format!("route add default {hops}"));
+    let (_server, invite) = net.serve(&["--listen", "0.0.0.0:4433"]);
+    let mut up = Daemon::spawn(&mut net.command(&net.client, &net.up_args(&invite)));
+    let said = up.says("up:");
+    assert!(said.contains("over wlan0, wwan0"), "{said}");
+    both_lanes_up(&net);
 }
 
 #[test]
