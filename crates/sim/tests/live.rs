@@ -15,7 +15,7 @@ fn a_stream_over_wide_links_has_every_tile_in_time() {
     check(&outcome, 8);
     assert_eq!(late(&outcome).0, 0, "{:?}", outcome.gops);
     // All of it was wanted, and came: the finest rung of every tile.
-    let last = outcome.gops[7];
+    let last = &outcome.gops[7];
     assert_eq!((last.dropped, last.bytes), (0, last.planned));
     assert!(outcome.planned[7].bytes.as_u64() > 900_000, "{:?}", outcome.planned[7]);
 }
@@ -243,7 +243,7 @@ fn what_was_planned_before_two_stalls_in_a_row_is_not_called_back() {
     };
     let outcome = case.run();
     check(&outcome, case.gops);
-    let [first, second] = [outcome.gops[6], outcome.gops[7]];
+    let [first, second] = [&outcome.gops[6], &outcome.gops[7]];
     assert!(first.stalled.as_secs_f64() == 2.0 && second.stalled.as_secs_f64() > 1.0, "{second:?}");
     assert!(second.called_back == 0 && second.arrived > TILES * 3 / 4, "{second:?}");
 }

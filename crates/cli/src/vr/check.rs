@@ -11,13 +11,16 @@ use super::evaluate::{load, schemes};
 use super::heads::HeadArgs;
 use super::progress::Progress;
 use super::stop_on_signals;
-use super::{check_screens, check_shown};
+use super::{check_played, check_screens, check_shown};
 use crate::failure::Failure;
 use crate::output;
 
 /// The largest mean gap in dB at which the fast path may stand for the truth, and what a player says for what
 /// its pages have shown.
 const LIMIT_DB: f64 = 0.3;
+
+/// How many GoPs are checked where nothing else is said.
+const GOPS: usize = 3;
 
 /// The ways to draw viewports, and what their pixels are.
 const DRAWN: [(Drawn, &str); 2] = [(Drawn::Nearest, "nearest"), (Drawn::Bilinear, "mixed")];
@@ -31,9 +34,9 @@ pub(crate) struct CheckArgs {
     /// Where the source is, if not beside the package (for one package)
     #[arg(long, value_name = "FILE")]
     source: Option<PathBuf>,
-    /// How many GoPs of each, chosen at random
-    #[arg(long, value_name = "N", default_value_t = 3)]
-    gops: usize,
+    /// How many GoPs of each, chosen at random [default: 3, and with --played all]
+    #[arg(long, value_name = "N")]
+    gops: Option<usize>,
     /// The tile schemes that choose the rungs
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "fix,ows")]
     scheme: Vec<String>,
@@ -53,9 +56,16 @@ pub(crate) struct CheckArgs {
     /// here, instead (of one package)
     #[arg(long, value_name = "DIR", conflicts_with = "shown", hide_short_help = true)]
     screens: Option<PathBuf>,
+    /// Draw what a player has shown, as `weftline vr play --log FILE.jsonl` has written it, and compare it
+    /// with what the player said of it and what `evaluate` adds up, instead (of one package)
+    #[arg(long, value_name = "FILE.jsonl", conflicts_with_all = [
+        "shown", "screens", "scheme", "share", "heads", "heads_format", "heads_video", "viewers", "fit_viewers", "heads_seed",
+    ])]
+    played: Option<PathBuf>,
     #[command(flatten)]
     heads: HeadArgs,
-    /// One JSON object per GoP, scheme, rate and viewer, or per page, on standard output and nothing else
+    /// One JSON object per GoP, scheme, rate and viewer, or per page, or per GoP that was played, on standard
+    /// output and nothing else
     #[arg(long)]
     json: bool,
 }
@@ -66,7 +76,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
         return check_shown::run(shown, args.json, LIMIT_DB);
     }
     let options = CheckOptions {
-        gops: args.gops,
+        gops: args.gops.unwrap_or(GOPS),
         schemes: schemes(&args.scheme)?,
         shares: args.share.clone(),
         pixel: args.pixel,
@@ -85,6 +95,14 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
             return Err(Failure::wrong_use("--screens is for the one package that was played"));
         };
         return check_screens::run(screens, package, args.source.as_deref(), &ffmpeg, args.json);
+    }
+    if let Some(log) = &args.played {
+        let [dir] = &args.packages[..] else {
+            return Err(Failure::wrong_use("--played is for the one package that was played"));
+        };
+        let package =
+            check_played::Played { dir, source: args.source.as_deref(), pixel: args.pixel };
+        return check_played::run(log, &package, args.gops, &ffmpeg, args.json, LIMIT_DB);
     }
     let loaded = load(&args.packages, &args.heads)?;
     let mut progress = Progress::new("packages", loaded.packages.len() as u64, 0);

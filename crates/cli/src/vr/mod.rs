@@ -1,6 +1,7 @@
 //! `weftline vr`: 360° video.
 
 mod check;
+mod check_played;
 mod check_screens;
 mod check_shown;
 mod evaluate;

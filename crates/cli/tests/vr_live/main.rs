@@ -127,6 +127,38 @@ fn check_decodes(saved: &Path, dir: &Path) {
     assert_eq!(output.stdout.len(), 4 * 48 * 48);
 }
 
+/// Checks that what a log says was shown is drawn from the package, and is near to what the player said.
+fn check_drawn(log: &Path, package: &Path, lines: &[Value]) {
+    let source = package.with_file_name("loud.mkv");
+    let options = ["--source", source.to_str().unwrap(), "--played", log.to_str().unwrap()];
+    let args = [&["vr", "check", package.to_str().unwrap()][..], &options, &["--json"]].concat();
+    // Whether it is near enough to pass is for larger pictures: these have 48 pixels a tile.
+    let output = run(&args);
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let drawn: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(drawn.len(), lines.len(), "{text}");
+    for (drawn, line) in drawn.iter().zip(lines) {
+        assert_eq!(drawn["gop"], line["gop"]);
+        let db = |key: &str| drawn[key].as_f64().unwrap();
+        assert!((db("player_psnr_db") - line["psnr_db"].as_f64().unwrap()).abs() < 1e-6);
+        for (said, truth) in
+            [("fast_psnr_db", "nearest_psnr_db"), ("player_psnr_db", "mixed_psnr_db")]
+        {
+            let off = db(said) - db(truth);
+            assert!(off.abs() < 3.0, "{said} is {off} dB off in {drawn}");
+        }
+    }
+    // Of another package it cannot be.
+    let mut other = lines[0].clone();
+    other["shown"] = Value::from(vec![23; TILES as usize]);
+    let other_log = log.with_extension("other.jsonl");
+    fs::write(&other_log, other.to_string()).unwrap();
+    let options = ["--source", source.to_str().unwrap(), "--played", other_log.to_str().unwrap()];
+    let error = failure(2, &[&["vr", "check", package.to_str().unwrap()][..], &options].concat());
+    assert!(error.contains("of tile 0 it shows Rung(23), which there is not"), "{error}");
+}
+
 #[test]
 fn a_server_of_tiles_has_a_dashboard() {
     if !ffmpeg() {
@@ -193,6 +225,7 @@ fn a_package_is_streamed_over_two_paths() {
     let segments = check_saved(&saved, package);
     assert!(segments > 0 && segments as u64 >= arrived, "{segments} kept, {arrived} in time");
     check_decodes(&saved, dir.path());
+    check_drawn(&log, package, &lines);
     // It had one player to serve.
     assert!(server.logs("has got its 4 GoPs").contains("tiles"));
     assert_eq!(server.end().0, Some(0));

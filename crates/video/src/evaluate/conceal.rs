@@ -105,6 +105,17 @@ impl ConcealmentTable {
         self.grey.get(gop).map_or(0, Vec::len)
     }
 
+    /// What a tile of GoP `gop` loses in grey, if there is such a tile.
+    pub fn grey(&self, gop: usize, tile: usize) -> Option<f64> {
+        self.grey.get(gop)?.get(tile).copied()
+    }
+
+    /// What the original of a tile has changed in GoP `gop` since the last picture `age` GoPs before (1: of
+    /// the one before); nothing beyond the table.
+    pub fn change(&self, gop: usize, tile: usize, age: usize) -> Option<f64> {
+        self.stale.get(gop)?.get(tile)?.get(age.checked_sub(1)?).copied()
+    }
+
     /// What a tile loses in grey, and what its original has changed since one GoP before, since two
     /// before, and so on.
     pub(crate) fn of(&self, gop: usize, tile: usize) -> (f64, &[f64]) {

@@ -13,7 +13,9 @@ use super::wire::{
 use super::{LiveError, MAX_OPEN_GOPS};
 use crate::geometry::{FieldOfView, Orientation, Viewport};
 use crate::rd::MAX_GOPS;
-use crate::shown::{Concealments, Encoding, Fate, Held, Wanted, capped_psnr_db, viewport_error};
+use crate::shown::{
+    Concealments, Encoding, Fate, Held, Shown, Wanted, capped_psnr_db, viewport_error,
+};
 
 /// The first word on a GoP may have been on its way so much longer than those that follow, or a GoP.
 const UNEVEN: Duration = Duration::from_secs(1);
@@ -52,8 +54,17 @@ pub enum Handled<'a> {
     },
 }
 
-/// What became of a GoP: each of its tiles is counted once, as arrived, late or dropped.
+/// Where somebody looked, and when.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Pose {
+    /// Time in the video since the GoP's first picture.
+    pub at: Duration,
+    /// How the head was turned.
+    pub orientation: Orientation,
+}
+
+/// What became of a GoP: each of its tiles is counted once, as arrived, late or dropped.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct GopReport {
     /// Its number, from 0.
     pub gop: u32,
@@ -91,6 +102,11 @@ pub struct GopReport {
     pub mse: Option<f64>,
     /// The mean over the poses of the viewport's PSNR in dB.
     pub mean_psnr_db: Option<f64>,
+    /// What was shown of each tile: an older GoP by its number in the stream. Nothing if the server's word
+    /// never came.
+    pub shown: Vec<Shown>,
+    /// Where it was looked at: of the poses it was judged by the first of each 100 ms.
+    pub poses: Vec<Pose>,
 }
 
 impl GopReport {
@@ -115,7 +131,7 @@ struct OpenGop {
     late_bytes: u64,
     /// The sound that was there in time.
     sound_bytes: u64,
-    poses: Vec<Orientation>,
+    poses: Vec<Pose>,
     /// How long the picture stood still before it.
     stalled: Duration,
 }
@@ -137,8 +153,21 @@ impl OpenGop {
             late_bytes: ByteCount::new(self.late_bytes),
             sound_bytes: ByteCount::new(self.sound_bytes),
             stalled: self.stalled,
+            poses: self.some_poses(),
             ..GopReport::default()
         }
+    }
+
+    /// As many of its poses as a player reports.
+    fn some_poses(&self) -> Vec<Pose> {
+        let mut some: Vec<Pose> = Vec::new();
+        for pose in &self.poses {
+            let slot = |pose: &Pose| pose.at.as_millis() / REPORT_EVERY.as_millis();
+            if some.last().is_none_or(|last| slot(pose) != slot(last)) {
+                some.push(*pose);
+            }
+        }
+        some
     }
 
     /// Whether nothing of a tile is worth waiting for: it is there, nothing of it is sent, or it will not
@@ -356,12 +385,13 @@ impl Client {
     fn turn(&mut self, orientation: Orientation, now: Instant) -> Option<u32> {
         self.last_pose = orientation;
         let at = self.position(now).filter(|_| self.playback.moves(now))?;
-        let gop = (at.as_nanos() / self.manifest.as_ref()?.gop.as_nanos()) as u32;
+        let length = self.manifest.as_ref()?.gop;
+        let gop = (at.as_nanos() / length.as_nanos()) as u32;
         let open = self.open.get_mut(&gop)?;
         if open.poses.len() == MAX_KEPT_POSES {
             return None;
         }
-        open.poses.push(orientation);
+        open.poses.push(Pose { at: at.saturating_sub(length * gop), orientation });
         Some(gop)
     }
 
@@ -654,22 +684,29 @@ impl Client {
             let grey = f64::from(told.grey);
             let concealments = Concealments { grey, changes: &changes };
             report.concealed += usize::from(best.is_none());
-            losses.push(match (best, concealment) {
-                (Some(best), _) => best.loss,
-                (None, None) => grey,
+            let (shown, loss) = match (best, concealment) {
+                (Some(best), _) => (Shown::Rung(best.qp), best.loss),
+                (None, None) => (Shown::Grey, grey),
                 (None, Some(concealment)) => {
-                    self.held.conceal(concealment, gop, tile, concealments).1
+                    self.held.conceal(concealment, gop, tile, concealments)
                 }
-            });
+            };
+            report.shown.push(shown);
+            losses.push(loss);
             if let Some(best) = best {
                 self.held.note(tile, gop, best);
             }
         }
         if let Some(manifest) = &self.manifest {
-            let last = [self.last_pose];
-            let poses = if open.poses.is_empty() { &last[..] } else { &open.poses };
+            // One that was never looked at is judged by how the head was turned last.
+            if open.poses.is_empty() {
+                let orientation = self.last_pose;
+                report.poses.push(Pose { at: Duration::ZERO, orientation });
+            }
+            let poses = if open.poses.is_empty() { &report.poses } else { &open.poses };
             let grid = manifest.grid;
-            let shares = poses.iter().map(|pose| self.viewport.visibility(grid, *pose).share);
+            let share = |pose: &Pose| self.viewport.visibility(grid, pose.orientation).share;
+            let shares = poses.iter().map(share);
             let (mse, psnr) = viewport_error(grid, shares, &losses);
             (report.mse, report.mean_psnr_db) = (Some(mse), Some(psnr));
         }

@@ -34,7 +34,7 @@ mod tests;
 use std::time::Duration;
 
 pub use crate::forecast::{Forecast, PathReading, PlanTime};
-pub use client::{Client, ClientSettings, GopReport, Handled};
+pub use client::{Client, ClientSettings, GopReport, Handled, Pose};
 pub use content::{Content, LiveFormat, LiveGop, Sound, check_lengths};
 pub use digest::Digest;
 pub use server::{

@@ -299,7 +299,7 @@ fn below_the_lowest_rungs_tiles_are_dropped_and_said() {
     world.run(&mut || MS, &mut || Fate::Arrives(20 * MS));
     // 25 kb/s for half a second are 1,562 bytes: four tiles of 250 and of what goes with each.
     whole(&world.reports, 1);
-    let (planned, report) = (world.planned[0], world.reports[0]);
+    let (planned, report) = (world.planned[0], &world.reports[0]);
     assert_eq!((planned.least.as_u64(), planned.expected.as_u64()), (2_000, 1_562));
     assert_eq!((planned.sent, planned.dropped), (4, 4));
     assert_eq!((report.arrived, report.dropped, report.late), (4, 4, 0));
@@ -340,7 +340,7 @@ fn other_bytes_than_were_packaged_are_lost_and_never_shown() {
         if spoiled { Fate::Spoiled(MS) } else { Fate::Arrives(MS) }
     });
     whole(&world.reports, 2);
-    let [before, after] = world.reports[..] else { panic!("two GoPs") };
+    let [before, after] = &world.reports[..] else { panic!("two GoPs") };
     assert_eq!((before.late, before.damaged), (0, 0));
     assert_eq!((after.arrived, after.late, after.damaged), (TILES / 2, TILES / 2, TILES / 2));
     assert!(after.psnr_db().unwrap() + 3.0 < before.psnr_db().unwrap(), "{after:?}");

@@ -7,6 +7,7 @@
 
 mod compose;
 mod moment;
+mod played;
 mod rates;
 mod reference;
 #[cfg(test)]
@@ -33,8 +34,9 @@ use crate::ffmpeg::Stop;
 use crate::package::Package;
 
 pub use moment::{Moment, Seen};
+pub use played::{PlayedGop, Viewed, check_played};
 pub use rates::{PAPER_SHARE, Rates, fitting_scale};
-pub use reference::{Check, CheckOptions, Drawn, Gap, check};
+pub use reference::{Check, CheckOptions, Drawn, Gap, check, sample};
 
 /// How the bytes of a GoP are carried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

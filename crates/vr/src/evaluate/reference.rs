@@ -16,8 +16,9 @@ use rayon::prelude::*;
 use weftline_core::ByteCount;
 use weftline_core::rng::Rng;
 use weftline_video::evaluate::{Concealment, PSNR_CEILING_DB, Shown, rate_for};
-use weftline_video::geometry::{Direction, FieldOfView, Orientation};
-use weftline_video::head::{Trace, times_of};
+use weftline_video::geometry::{Direction, FieldOfView, Grid, Orientation};
+use weftline_video::head::times_of;
+use weftline_video::live::Pose;
 use weftline_video::metric::{Camera, Plane, ViewportMap, mse_of_psnr_db, psnr_db};
 use weftline_video::ows::Entry;
 
@@ -126,7 +127,7 @@ pub fn check(
     options: &CheckOptions,
 ) -> Result<Check, VrError> {
     let scene = Scene::of(package)?;
-    let gops = draw(scene.table.gops().len(), options);
+    let gops = sample(scene.table.gops().len(), options.gops, options.seed);
     let mut by_gop: BTreeMap<usize, Vec<Case>> = BTreeMap::new();
     for case in cases(&scene, audience, options, &gops)? {
         by_gop.entry(case.gop).or_default().push(case);
@@ -139,15 +140,11 @@ pub fn check(
         let original = DecodedGop::original(ffmpeg, package, source, number)?;
         for case in cases {
             let decoded = compose(ffmpeg, package, gop, &case.shown)?;
-            let per_pixel = [0, 1].map(|way: usize| {
-                let sphere = 4.0 * std::f64::consts::PI;
-                let losses = match &parts[way] {
-                    Some(parts) => parts.spread(gop, &case.shown, &case.losses[way]),
-                    None => case.losses[way].clone(),
-                };
-                let losses = losses.iter().enumerate();
-                losses.map(|(cell, loss)| loss * sphere / cells.solid_angle(cell)).collect()
-            });
+            let spread = |way: usize| match &parts[way] {
+                Some(parts) => parts.spread(gop, &case.shown, &case.losses[way]),
+                None => case.losses[way].clone(),
+            };
+            let per_pixel = [0, 1].map(|way| per_pixel(cells, &spread(way)));
             let viewers: Vec<_> = audience.viewers.iter().enumerate().collect();
             let compared = viewers.into_par_iter().map(|(viewer, (trace, views))| {
                 let fast = per_pixel.each_ref().map(|per_pixel: &Vec<f64>| {
@@ -156,7 +153,12 @@ pub fn check(
                     };
                     views.poses(gop).iter().map(seen).collect()
                 });
-                let reference = rendered(package, trace, gop, options.pixel, &original, &decoded)?;
+                let plan = package.description();
+                let start = plan.gop_duration() * number;
+                let poses = times_of(plan.gop_duration(), number)
+                    .map(|at| Pose { at: at.saturating_sub(start), orientation: trace.at(at) });
+                let look = Look { fov: FieldOfView::default(), pixel: options.pixel };
+                let reference = rendered(package, poses, look, &original, &decoded)?;
                 let [of_mean_db, mean_db] = decibels(&fast, &reference);
                 let Case { scheme, share, .. } = case;
                 Ok(Gap { gop, scheme, share, viewer, of_mean_db, mean_db })
@@ -167,11 +169,11 @@ pub fn check(
     Ok(Check { scene: scene.name, gaps })
 }
 
-/// Some GoPs, in their order.
-fn draw(all: usize, options: &CheckOptions) -> Vec<usize> {
+/// Some of `all` GoPs, drawn at random, in their order: `count` of them, but one at least.
+pub fn sample(all: usize, count: usize, seed: u64) -> Vec<usize> {
     let mut gops: Vec<usize> = (0..all).collect();
-    let mut rng = Rng::stream(options.seed, "vr/check/gops");
-    while gops.len() > options.gops.max(1) {
+    let mut rng = Rng::stream(seed, "vr/check/gops");
+    while gops.len() > count.max(1) {
         let out = rng.below(gops.len() as u64) as usize;
         gops.remove(out);
     }
@@ -225,27 +227,39 @@ fn cases(
     Ok(cases)
 }
 
-/// The MSE of the viewport at each pose of a GoP, drawn in both ways.
-fn rendered(
+/// The error of a pixel in each cell, where the cells lose these parts of the frame's WS-MSE.
+pub(super) fn per_pixel(cells: Grid, losses: &[f64]) -> Vec<f64> {
+    let sphere = 4.0 * std::f64::consts::PI;
+    let losses = losses.iter().enumerate();
+    losses.map(|(cell, loss)| loss * sphere / cells.solid_angle(cell)).collect()
+}
+
+/// What a viewport is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Look {
+    /// What it spans.
+    pub(super) fov: FieldOfView,
+    /// The width of its pixels in those of the frame.
+    pub(super) pixel: f64,
+}
+
+/// The MSE of the viewport at each of these poses in a GoP, drawn in both ways.
+pub(super) fn rendered(
     package: &Package,
-    trace: &Trace,
-    gop: usize,
-    pixel: f64,
+    poses: impl IntoIterator<Item = Pose>,
+    look: Look,
     original: &DecodedGop,
     decoded: &DecodedGop,
 ) -> Result<[Vec<f64>; 2], VrError> {
     let plan = package.description();
     let wrong = |why: weftline_video::metric::MetricError| VrError::Invalid(why.to_string());
-    let camera = Camera::for_frame(FieldOfView::default(), plan.frame(), pixel).map_err(wrong)?;
-    let number = u32::try_from(gop).unwrap_or(u32::MAX);
-    let start = plan.gop_duration() * number;
+    let camera = Camera::for_frame(look.fov, plan.frame(), look.pixel).map_err(wrong)?;
     let mut map: Option<ViewportMap> = None;
     let [mut nearest, mut bilinear] = [Vec::new(), Vec::new()];
-    for at in times_of(plan.gop_duration(), number) {
-        let orientation = trace.at(at);
+    for Pose { at, orientation } in poses {
         let map = map.get_or_insert_with(|| ViewportMap::new(camera, orientation, plan.frame()));
         map.turn_to(orientation);
-        let picture = plan.rate().frame_at(at.saturating_sub(start)).min(original.len() - 1);
+        let picture = plan.rate().frame_at(at).min(original.len() - 1);
         let (original, decoded) = (original.picture(picture), decoded.picture(picture));
         bilinear.push(map.mse(original, decoded).map_err(wrong)?);
         nearest.push(nearest_mse(camera, orientation, original, decoded));
@@ -285,7 +299,7 @@ fn nearest_mse(
 }
 
 /// The PSNR of the mean, and the mean of the PSNRs, of the fast path and of the reference.
-fn decibels(fast: &[Vec<f64>; 2], reference: &[Vec<f64>; 2]) -> [[[f64; 2]; 2]; 2] {
+pub(super) fn decibels(fast: &[Vec<f64>; 2], reference: &[Vec<f64>; 2]) -> [[[f64; 2]; 2]; 2] {
     let capped = |mse: f64| psnr_db(mse.max(mse_of_psnr_db(PSNR_CEILING_DB)));
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
     let of_mean = |errors: &Vec<f64>| capped(mean(errors));

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 use weftline_core::Instant;
-use weftline_video::evaluate::PSNR_CEILING_DB;
-use weftline_video::live::GopReport;
+use weftline_video::evaluate::{PSNR_CEILING_DB, Shown};
+use weftline_video::geometry::FieldOfView;
+use weftline_video::live::{GopReport, Pose};
 use weftline_video::metric::{mse_of_psnr_db, psnr_db};
 
 use super::p1203::Inputs;
@@ -17,6 +18,7 @@ pub(super) struct GopLog {
     path: PathBuf,
     out: Box<dyn Write>,
     json: bool,
+    fov: FieldOfView,
 }
 
 /// What is known of a GoP besides its report.
@@ -29,11 +31,11 @@ pub(super) struct Around {
 }
 
 impl GopLog {
-    /// Begins a log about these paths; `-` is standard output.
+    /// Begins a log about these paths and a viewport that spans `fov`; `-` is standard output.
     ///
     /// # Errors
     /// What cannot be written, and why.
-    pub(super) fn new(path: &Path, names: &[String]) -> Result<Self, String> {
+    pub(super) fn new(path: &Path, names: &[String], fov: FieldOfView) -> Result<Self, String> {
         let json = path.extension().is_some_and(|extension| extension == "jsonl");
         let path = path.to_owned();
         let out: Box<dyn Write> = match path.as_os_str() == "-" {
@@ -43,7 +45,7 @@ impl GopLog {
                 Err(error) => return Err(wrong(&path, &error)),
             },
         };
-        let mut log = Self { path, out, json };
+        let mut log = Self { path, out, json, fov };
         if !json {
             let paths: String = names.iter().map(|name| format!(",{name}_bytes")).collect();
             log.line(&format!(
@@ -59,7 +61,10 @@ impl GopLog {
     /// # Errors
     /// What cannot be written, and why.
     pub(super) fn gop(&mut self, report: &GopReport, around: &Around) -> Result<(), String> {
-        let line = if self.json { json_line(report, around) } else { csv_line(report, around) };
+        let line = match self.json {
+            true => json_line(report, around, self.fov),
+            false => csv_line(report, around),
+        };
         self.line(&line)
     }
 
@@ -102,11 +107,12 @@ fn csv_line(report: &GopReport, around: &Around) -> String {
     )
 }
 
-fn json_line(report: &GopReport, around: &Around) -> String {
+fn json_line(report: &GopReport, around: &Around, fov: FieldOfView) -> String {
     let paths = around
         .paths
         .iter()
         .map(|(name, bytes, up)| (name.clone(), json!({ "bytes": bytes, "up": up })));
+    let (horizontal, vertical) = fov.degrees();
     let line = json!({
         "gop": report.gop,
         "time_s": around.time_s,
@@ -125,8 +131,29 @@ fn json_line(report: &GopReport, around: &Around) -> String {
         "stalled_s": report.stalled.as_secs_f64(),
         "sound": report.sound,
         "paths": Map::from_iter(paths),
+        "fov_deg": [horizontal, vertical],
+        "shown": report.shown.iter().map(shown).collect::<Vec<Value>>(),
+        "poses": report.poses.iter().map(pose).collect::<Vec<Value>>(),
     });
     line.to_string()
+}
+
+/// A tile: its QP, or of which older GoP it was, or null for grey.
+fn shown(shown: &Shown) -> Value {
+    match *shown {
+        Shown::Grey => Value::Null,
+        Shown::Rung(qp) => json!(qp),
+        Shown::Stale { gop, qp } => json!({ "gop": gop, "qp": qp }),
+    }
+}
+
+/// Seconds in the GoP, and degrees to a hundredth.
+fn pose(pose: &Pose) -> Value {
+    let (yaw, pitch, roll) = pose.orientation.degrees();
+    // Nothing is no less than nothing.
+    let [yaw, pitch, roll] =
+        [yaw, pitch, roll].map(|degrees| (degrees * 100.0).round() / 100.0 + 0.0);
+    json!({ "at_s": pose.at.as_secs_f64(), "yaw": yaw, "pitch": pitch, "roll": roll })
 }
 
 /// All GoPs together.
@@ -286,6 +313,10 @@ impl Summary {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use weftline_video::geometry::Orientation;
+
     use super::*;
 
     #[test]
@@ -293,7 +324,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log.csv");
         let names = ["wifi".to_owned(), "lte".to_owned()];
-        let mut log = GopLog::new(&path, &names).unwrap();
+        let mut log = GopLog::new(&path, &names, FieldOfView::default()).unwrap();
         let paths = vec![("wifi".to_owned(), 7, true), ("lte".to_owned(), 0, false)];
         let around = Around { time_s: 1.5, paths };
         log.gop(&GopReport { gop: 3, late: 2, mse: Some(65.025), ..Default::default() }, &around)
@@ -305,10 +336,21 @@ mod tests {
         assert_eq!([field("gop"), field("late"), field("psnr_db")], ["3", "2", "30.000"]);
         assert_eq!([field("down"), field("wifi_bytes"), field("lte_bytes")], ["lte", "7", "0"]);
         assert_eq!([field("mean_psnr_db"), field("sound")], ["", ""]);
+        let orientation = Orientation::from_degrees(10.0, 0.0, 0.0);
+        let seen = GopReport {
+            gop: 3,
+            shown: vec![Shown::Rung(22), Shown::Grey, Shown::Stale { gop: 2, qp: 30 }],
+            poses: vec![Pose { at: Duration::from_millis(500), orientation }],
+            ..Default::default()
+        };
         let silent = GopReport { sound: Some(false), ..Default::default() };
         assert!(csv_line(&silent, &around).contains(",0.000,0,lte,"));
-        let line: Value = serde_json::from_str(&json_line(&GopReport::default(), &around)).unwrap();
+        let line: Value =
+            serde_json::from_str(&json_line(&seen, &around, FieldOfView::default())).unwrap();
         assert_eq!(line["paths"]["lte"]["up"], false);
+        assert_eq!(line["shown"], json!([22, null, { "gop": 2, "qp": 30 }]));
+        assert_eq!(line["poses"], json!([{ "at_s": 0.5, "yaw": 10.0, "pitch": 0.0, "roll": 0.0 }]));
+        assert_eq!(line["fov_deg"], json!([100.0, 100.0]));
     }
 
     #[test]
@@ -321,7 +363,7 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_said() {
-        let Err(error) = GopLog::new(Path::new("/dev/full"), &[]) else {
+        let Err(error) = GopLog::new(Path::new("/dev/full"), &[], FieldOfView::default()) else {
             panic!("the header is written at once")
         };
         assert!(error.contains("--log: cannot write /dev/full"), "{error}");

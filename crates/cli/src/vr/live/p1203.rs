@@ -150,10 +150,10 @@ mod tests {
         };
         assert_eq!(inputs.stalling().mean_s(), None);
         // The first picture waits, too.
-        inputs.add(&GopReport { gop: 0, ..report });
+        inputs.add(&GopReport { gop: 0, ..report.clone() });
         assert_eq!(inputs.stalling().events(), 0);
         inputs.add(&report);
-        inputs.add(&GopReport { gop: 2, ..report });
+        inputs.add(&GopReport { gop: 2, ..report.clone() });
         let stalling = inputs.stalling();
         assert_eq!((stalling.events(), stalling.mean_s()), (2, Some(0.25)));
         assert_eq!((stalling.total, stalling.positions_s), (report.stalled * 2, vec![0.5, 1.0]));

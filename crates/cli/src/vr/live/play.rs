@@ -187,7 +187,7 @@ pub(crate) fn run(args: &PlayArgs) -> Result<(), Failure> {
         web::check(place, args.web_tls)?;
     }
     let secured = args.secured()?;
-    let mut playing = args.playing(grace)?;
+    let mut playing = args.playing(grace, fov)?;
     let carrier = args.carrier(grace)?;
     let transport = match args.transport {
         Transport::Weftline => args.scheduler.clone(),
@@ -290,14 +290,14 @@ impl PlayArgs {
         Ok(ClientSettings { buffer, rebuffer, ..ClientSettings::default() })
     }
 
-    fn playing(&self, patience: Duration) -> Result<Playing, Failure> {
+    fn playing(&self, patience: Duration, fov: FieldOfView) -> Result<Playing, Failure> {
         let names = match self.transport {
             Transport::Weftline => {
                 paths::parse_all(&self.path)?.iter().map(|path| path.name.to_string()).collect()
             }
             kernel => vec![kernel.name().to_owned()],
         };
-        let log = self.log.as_deref().map(|path| GopLog::new(path, &names)).transpose();
+        let log = self.log.as_deref().map(|path| GopLog::new(path, &names, fov)).transpose();
         let store = self.save.as_deref().map(Store::new).transpose();
         let (viewer, video) = (self.head_viewer.as_deref(), self.head_video.as_deref());
         let one = |file: &Path| heads::one(file, self.heads_format, viewer, video);
