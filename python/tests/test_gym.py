@@ -118,6 +118,12 @@ def test_a_vector_is_its_parts(offered: wl.Scenario) -> None:
     assert not over.any() and not rewards.any() and (infos["time_s"] == 0).all()
 
 
+def test_a_scheme_of_other_connections_is_refused(offered: wl.Scenario) -> None:
+    env = CongestionEnv(offered, scheme=f"single:{offered.paths[1]}")
+    with pytest.raises(ValueError, match="has 1 connections, and the scenario 2 paths"):
+        env.reset(seed=1)
+
+
 def test_what_makes_no_sense_is_refused(offered: wl.Scenario) -> None:
     env = SchedulerEnv(offered)
     with pytest.raises(RuntimeError, match="reset the environment first"):

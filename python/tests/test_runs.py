@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import pickle
 import subprocess
 import sys
 
@@ -78,6 +79,27 @@ def test_a_batch_may_keep_series(links: wl.Scenario) -> None:
     assert len(wl.batch(runs).series) == 0
     with pytest.raises(ValueError, match="a run wants a scheme"):
         wl.batch([{"scenario": links}])
+
+
+def test_series_that_stay_behind_are_missed(links: wl.Scenario) -> None:
+    batch = wl.batch([{"scenario": links, "scheme": "earliest"}], series=True)
+    assert len(batch.series) > 0
+    sent = pickle.loads(pickle.dumps(batch))
+    assert sent["goodput_mbps"] == batch["goodput_mbps"]
+    for results in (sent, sent[:1], pickle.loads(pickle.dumps(sent))):
+        with pytest.raises(ValueError, match="stayed in the process that made the runs"):
+            _ = results.series
+
+
+def test_groups_without_a_name_are_one() -> None:
+    class Frame:
+        columns = ["rate", "value"]
+
+        def __getitem__(self, name: str) -> list[float]:
+            return {"rate": [float("nan"), float("nan"), 1.0], "value": [1.0, 3.0, 5.0]}[name]
+
+    groups = wl.ci95(Frame(), "value", "rate")
+    assert [(group["rate"], group["mean"], group["n"]) for group in groups] == [(None, 2.0, 2), (1.0, 5.0, 1)]
 
 
 def test_a_batch_keeps_its_order(links: wl.Scenario) -> None:

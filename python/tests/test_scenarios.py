@@ -33,6 +33,9 @@ def test_a_scenario_is_changed_by_key(links: wl.Scenario) -> None:
     assert links.duration_s == 1.0
     with pytest.raises(KeyError, match="no path 'wlan'; there are: wifi, lte"):
         links.replace(path__wlan__loss=0.1)
+    # As the constructor has them; None is not there.
+    one = links.replace(paths=[wl.Path("lan", rate="1Gbps", delay="1ms")], warmup=None)
+    assert one.paths == ["lan"] and "warmup" not in one.text
 
 
 def test_traces_go_with_the_scenario(tmp_path: pathlib.Path) -> None:
@@ -57,6 +60,14 @@ def test_traces_go_with_the_scenario(tmp_path: pathlib.Path) -> None:
     assert slow < 10 < fast < 20
     other = scenario.replace(path__a__trace=wl.csv(tmp_path / "b" / "lte.csv"))
     assert wl.run(other, "single:a").goodput_mbps > 10
+    # The one takes the place of the other.
+    steady = scenario.replace(path__a__rate="5Mbps")
+    assert wl.run(steady, "single:a").goodput_mbps < 5
+    assert scenario.replace(path__a__rate="5Mbps", path__a__trace=None).text == steady.text
+    with pytest.raises(wl.ScenarioError, match="a path needs a rate or a trace"):
+        steady.replace(path__a__rate=None)
+    back = steady.replace(path__a__trace=wl.csv(tmp_path / "b" / "lte.csv"))
+    assert wl.run(back, "single:a").goodput_mbps > 10
 
 
 def test_scenarios_sweeps_and_errors_can_be_sent_elsewhere(

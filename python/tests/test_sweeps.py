@@ -184,6 +184,34 @@ def test_wrong_sweeps_are_refused(
         wl.Sweep(links, **keys)  # type: ignore[arg-type]
 
 
+def test_traces_are_swept(links: wl.Scenario, tmp_path: pathlib.Path) -> None:
+    for folder, rate in (("own", 40), ("slow", 5), ("fast", 30)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "lte.csv").write_text(f"time_s,rate_mbps\n0,{rate}\n1,{rate}\n")
+    slow, fast = (wl.csv(tmp_path / folder / "lte.csv") for folder in ("slow", "fast"))
+    # Of one name, the scenario's own among them, and of a built-in scenario.
+    own = links.replace(path__lte__trace=wl.csv(tmp_path / "own" / "lte.csv"))
+    sweep = wl.Sweep(own, scheme="single:lte", set={"path.lte.trace": [slow, fast]})
+    results = sweep.run(tmp_path / "out")
+    rates = results["goodput_mbps"]
+    assert rates[0] < 5 < 20 < rates[1] < 30
+    again = wl.Sweep.load(sweep.save(tmp_path / "saved"))
+    assert again.run(tmp_path / "again")["goodput_mbps"] == rates
+    table = {"path.dsl": [{"rate": "20Mbps"}, {"trace": fast}]}
+    rates = wl.Sweep("bond", scheme="single:dsl", duration="2s", warmup="0s", set=table).run(tmp_path / "bond")["goodput_mbps"]
+    assert rates[0] < 20 < rates[1]
+    drawn = wl.Sweep(links, scheme="single:lte", random={"runs": 2, "set": {"path.lte": {"trace": fast}}})
+    assert min(drawn.run(tmp_path / "drawn")["goodput_mbps"]) > 20
+
+
+def test_what_is_refused_after_the_runs_says_why(links: wl.Scenario, tmp_path: pathlib.Path) -> None:
+    sweep = wl.Sweep(links, scheme=["single:lte"], set={"path.lte.rate": ["20Mbps", "0bps"]})
+    with pytest.raises(wl.ScenarioError) as refused:
+        sweep.run(tmp_path)
+    error = refused.value
+    assert (error.file, error.line) == (None, None) and error.reason == str(error)
+
+
 def test_another_version_is_refused(sweep: wl.Sweep, tmp_path: pathlib.Path) -> None:
     bundle = sweep._bundle.prepared()
     bundle.version = "0.0.9"

@@ -64,10 +64,12 @@ impl Writer {
 
 /// The records of a directory, a JSON text each; of a run that was made twice the last.
 #[pyfunction]
-pub(crate) fn read_runs(directory: PathBuf) -> PyResult<Vec<String>> {
-    let records = weft::read_runs(&directory).map_err(|error| results_error(&error))?;
-    let latest = weft::latest(&records);
-    latest.iter().map(|&place| serde_json::to_string(&records[place]).map_err(wrong)).collect()
+pub(crate) fn read_runs(py: Python<'_>, directory: PathBuf) -> PyResult<Vec<String>> {
+    py.detach(|| {
+        let records = weft::read_runs(&directory).map_err(|error| results_error(&error))?;
+        let latest = weft::latest(&records);
+        latest.iter().map(|&place| serde_json::to_string(&records[place]).map_err(wrong)).collect()
+    })
 }
 
 /// The time series of those of a directory's runs that are at `places` of [`read_runs`], as one table
@@ -113,10 +115,14 @@ pub(crate) fn merge(
 /// Writes the page of a directory, to `file` or beside the results, and gives its path.
 #[pyfunction]
 #[pyo3(signature = (directory, file=None))]
-pub(crate) fn report(directory: PathBuf, file: Option<PathBuf>) -> PyResult<PathBuf> {
-    let written = match &file {
+pub(crate) fn report(
+    py: Python<'_>,
+    directory: PathBuf,
+    file: Option<PathBuf>,
+) -> PyResult<PathBuf> {
+    let written = py.detach(|| match &file {
         Some(file) => weftline_report::write_report_to(&directory, &[], file),
         None => weftline_report::write_report(Path::new(&directory), &[]),
-    };
+    });
     written.map_err(|error| PyOSError::new_err(error.to_string()))
 }

@@ -22,12 +22,14 @@ pub(crate) fn link_discards(record: &str) -> PyResult<Option<f64>> {
 /// For each record that can be compared its place in the list, its goodput ÷ the sum of the paths
 /// alone, and ÷ the best of these.
 #[pyfunction]
-pub(crate) fn ratios(records: Vec<String>) -> PyResult<Vec<(usize, f64, f64)>> {
-    let records: Vec<weft::RunRecord> = read(&records)?;
-    Ok(weft::ratios(&records)
-        .iter()
-        .map(|ratio| (ratio.run, ratio.to_sum, ratio.to_best))
-        .collect())
+pub(crate) fn ratios(py: Python<'_>, records: Vec<String>) -> PyResult<Vec<(usize, f64, f64)>> {
+    py.detach(|| {
+        let records: Vec<weft::RunRecord> = read(&records)?;
+        Ok(weft::ratios(&records)
+            .iter()
+            .map(|ratio| (ratio.run, ratio.to_sum, ratio.to_best))
+            .collect())
+    })
 }
 
 /// A mean, the half-width of its 95 % interval, and of how many values it is.

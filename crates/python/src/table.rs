@@ -12,7 +12,7 @@ use arrow_array::{
     StringArray, UInt64Array,
 };
 use arrow_schema::{Field, Schema};
-use pyo3::exceptions::PyKeyError;
+use pyo3::exceptions::{PyImportError, PyKeyError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyList};
 use serde_json::Value;
@@ -63,12 +63,17 @@ impl Table {
 
     /// As a pandas data frame; needs pandas and pyarrow.
     fn to_pandas<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        slf.py().import("pyarrow")?.call_method1("table", (slf,))?.call_method0("to_pandas")
+        let frame = slf
+            .py()
+            .import("pyarrow")
+            .and_then(|pyarrow| pyarrow.call_method1("table", (slf,))?.call_method0("to_pandas"));
+        frame.map_err(|error| without(slf.py(), error, "pandas and pyarrow"))
     }
 
     /// As a polars data frame; needs polars.
     fn to_polars<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        slf.py().import("polars")?.call_method1("DataFrame", (slf,))
+        let frame = slf.py().import("polars").and_then(|it| it.call_method1("DataFrame", (slf,)));
+        frame.map_err(|error| without(slf.py(), error, "polars"))
     }
 
     /// Arrow's PyCapsule interface.
@@ -84,6 +89,16 @@ impl Table {
         let stream = FFI_ArrowArrayStream::new(Box::new(batches));
         PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
     }
+}
+
+/// What is said where a module of data frames is not there.
+fn without(py: Python<'_>, error: PyErr, modules: &str) -> PyErr {
+    if !error.is_instance_of::<PyImportError>(py) {
+        return error;
+    }
+    let remedy =
+        format!("this needs {modules}; in the sources, pip install './python[frames]' ({error})");
+    PyImportError::new_err(remedy)
 }
 
 impl Table {
@@ -186,9 +201,13 @@ impl Long {
 /// dot in their names, those of a path or flow with its name, and what a sweep varied are numbers in
 /// base units where they are rates (bits a second), sizes (bytes), times (seconds) or numbers.
 #[pyfunction]
-pub(crate) fn table(records: Vec<String>) -> PyResult<Table> {
+pub(crate) fn table(py: Python<'_>, records: Vec<String>) -> PyResult<Table> {
+    py.detach(|| of_records(&records))
+}
+
+fn of_records(records: &[String]) -> PyResult<Table> {
     let mut rows = Vec::new();
-    for record in &records {
+    for record in records {
         let Value::Object(record) = serde_json::from_str(record).map_err(wrong)? else {
             return Err(wrong("a record is a JSON object"));
         };

@@ -33,6 +33,8 @@ class Results:
         # Where the time series are: in a directory, at those places, or in the runs.
         self._kept = None if directory is None else (directory, range(len(self._records)))
         self._runs = runs
+        # Whether these were sent from a process that has their runs still.
+        self._left_behind = False
 
     @classmethod
     def load(cls, directory: str | os.PathLike[str]) -> Results:
@@ -60,6 +62,7 @@ class Results:
         if isinstance(key, slice):
             part = Results(self._records[key], runs=self._runs and self._runs[key])
             part._kept = self._kept and (self._kept[0], self._kept[1][key])
+            part._left_behind = self._left_behind
             return part
         return json.loads(self._records[key])
 
@@ -84,15 +87,11 @@ class Results:
 
     def to_pandas(self) -> Any:
         """As a pandas data frame; needs pandas and pyarrow."""
-        import pyarrow
-
-        return pyarrow.table(self).to_pandas()
+        return self.table.to_pandas()
 
     def to_polars(self) -> Any:
         """As a polars data frame; needs polars."""
-        import polars
-
-        return polars.DataFrame(self)
+        return self.table.to_polars()
 
     @property
     def series(self) -> _weftline.Table:
@@ -102,6 +101,9 @@ class Results:
             table = _weftline.read_series(*self._kept)
             if table is not None:
                 return table
+        if self._left_behind:
+            raise ValueError("the time series stayed in the process that made the runs; make them by Sweep.run, "
+                             "with series=True, into a directory that both see")
         return _weftline.series_of(self._runs or [])
 
     def ratios(self) -> list[dict[str, Any]]:
@@ -120,7 +122,8 @@ class Results:
 
     def __getstate__(self) -> dict[str, Any]:
         # The series of runs stay behind, those of a directory are there.
-        return {**self.__dict__, "_table": None, "_runs": None}
+        left_behind = self._left_behind or bool(self._runs)
+        return {**self.__dict__, "_table": None, "_runs": None, "_left_behind": left_behind}
 
     def __repr__(self) -> str:
         return f"<Results: {len(self)} runs" + (f" in {self.directory}>" if self.directory else ">")
@@ -148,7 +151,8 @@ def ci95(frame: Any, value: str, by: str | Sequence[str] = ()) -> Intervals:
     """
     by = [by] if isinstance(by, str) else list(by)
     values = _column(frame, value)
-    keys = [_column(frame, name) for name in by]
+    # What is not there is None, or in a frame of pandas not a number, which is no other's equal.
+    keys = [[one if one == one else None for one in _column(frame, name)] for name in by]
     counts = _counts(frame, len(values))
     groups: dict[tuple[Any, ...], list[float]] = {}
     for place, one in enumerate(values):

@@ -163,7 +163,7 @@ def batch(
         jobs.append((scenario._inner, scheme, congestion, _seed(one.get("seed", 1))))
     made: list[_weftline.Run] = []
     _weftline.run_all(jobs, parts, threads, series, made.append)
-    return Results([run.json for run in made], runs=made)
+    return Results([run.json for run in made], runs=made if series else None)
 
 
 def _seed(seed: int) -> int:

@@ -96,12 +96,16 @@ class Scenario:
     def replace(self, **keys: Any) -> Scenario:
         """The same with other values of some keys; an underscore twice leads into a table:
         `scenario.replace(duration="5s", scheduler__window="4MiB")`. A path is replaced by its name:
-        `scenario.replace(path__wifi__loss=0.01)`."""
+        `scenario.replace(path__wifi__loss=0.01)`, and `paths` are all of them. A trace takes the place of
+        a rate and the other way round; `None` removes a key."""
         import tomllib
 
         document = tomllib.loads(self.text)
         traces = self.traces
         for key, value in keys.items():
+            if key == "paths":
+                document["path"] = [_path(path, traces) for path in value]
+                continue
             value = _with_traces(value, traces)
             *tables, last = key.split("__")
             table: Any = document
@@ -109,7 +113,11 @@ class Scenario:
                 table = _step(table, part, under_path=place == 1 and tables[0] == "path")
             if last == "workload" and isinstance(value, str):
                 value = {"kind": value}
-            table[last] = value
+            if value is None:
+                table.pop(last, None)
+            else:
+                table.pop({"trace": "rate", "rate": "trace"}.get(last), None)
+                table[last] = value
         return Scenario.parse(dump(document), traces)
 
     @property
@@ -188,13 +196,18 @@ def _path(path: Path | Mapping[str, Any], traces: dict[str, str]) -> dict[str, A
     return {key: _with_traces(value, traces) for key, value in keys.items()}
 
 
+def name_trace(trace: Trace, traces: dict[str, str]) -> dict[str, str]:
+    """What a scenario has in the place of a trace, whose text gets a name of its own in `traces`."""
+    name, number = trace.file, 0
+    while traces.setdefault(name, trace.text) != trace.text:
+        number += 1
+        name = f"{number}-{trace.file}"
+    return {"file": name, "format": trace.format}
+
+
 def _with_traces(value: Any, traces: dict[str, str]) -> Any:
     if isinstance(value, Trace):
-        name, number = value.file, 0
-        while traces.setdefault(name, value.text) != value.text:
-            number += 1
-            name = f"{number}-{value.file}"
-        return {"file": name, "format": value.format}
+        return name_trace(value, traces)
     if isinstance(value, Mapping):
         return {key: _with_traces(part, traces) for key, part in value.items()}
     return value

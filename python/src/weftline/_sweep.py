@@ -21,7 +21,7 @@ from ._own import (
     scheme_part,
 )
 from ._results import Results
-from ._scenario import Scenario, ScenarioLike, portable
+from ._scenario import Scenario, ScenarioLike, Trace, name_trace, portable
 from ._toml import dump
 from ._weftline import ScenarioError
 
@@ -135,7 +135,7 @@ class Sweep:
         wl.Sweep("demo", scheme=["earliest", "min-rtt", "single:*"], seed=range(1, 11),
                  set={"path.wifi.loss": [0, 0.001, 0.01]})
 
-    `single:*` stands for each path alone. Schemes and congestion controls may be classes of your own,
+    A value may be a `csv(…)` or `mahimahi(…)`. `single:*` stands for each path alone. Schemes and congestion controls may be classes of your own,
     as for `run`; other versions of a class are other schemes, and what was made with one is not gone on
     with by another.
     """
@@ -156,8 +156,11 @@ class Sweep:
         scenarios: list[ScenarioLike] = list(scenario) if many else [scenario]  # type: ignore[arg-type,list-item]
         schemes: dict[str, OwnScheme] = {}
         controls: dict[str, OwnControl] = {}
+        swept = _Swept(scenarios)
+        keys = {key: swept.named(value) for key, value in keys.items()}
+        set = {key: swept.named(value) for key, value in set.items()} if set else None
         document: dict[str, Any] = {
-            "scenario": [_file(one, files) for one in scenarios],
+            "scenario": [_file(one, files, swept.traces) for one in scenarios],
             "scheme": _schemes(_named(scheme, scheme_part, schemes), scenarios),
             "congestion": congestion if isinstance(congestion, str)
             else _named(congestion, control_part, controls),
@@ -259,7 +262,7 @@ class Sweep:
             writer.finish()
         results = Results.load(directory)
         if refused:
-            raise ScenarioError(f"{len(refused)} cases cannot be built, the first: {refused[0]}")
+            raise _refused(refused)
         return results
 
     def __repr__(self) -> str:
@@ -279,10 +282,12 @@ _opened: tuple[str, _weftline.Sweep, list[_weftline.Part]] | None = None
 def run_part(bundle: Bundle, places: Sequence[int], series: bool) -> Part:
     """Some runs of a sweep, on one thread: what an executor's worker does."""
     global _opened
-    if _opened is None or _opened[0] != bundle.key:
-        _opened = bundle.key, bundle.open(), bundle.parts()
+    # Another thread of this worker may do parts of another sweep.
+    opened = _opened
+    if opened is None or opened[0] != bundle.key:
+        _opened = opened = bundle.key, bundle.open(), bundle.parts()
     part: Part = []
-    _opened[1].run(places, _opened[2], 1, series, lambda run: part.append(_done(run, series)))
+    opened[1].run(places, opened[2], 1, series, lambda run: part.append(_done(run, series)))
     return part
 
 
@@ -300,6 +305,8 @@ def _done(run: _weftline.Run, series: bool) -> Done:
 # A part takes about that long: shorter ones cost their start, longer ones lose more with a worker.
 _PART_S = 5.0
 _MOST_RUNS = 1000
+# As many workers are kept busy where nobody says how many there are.
+_MANY_WORKERS = 256
 
 
 def size_of_part(part: Part, took_s: float) -> int:
@@ -316,7 +323,9 @@ class _OnExecutor:
     def map_parts(
         self, bundle: Bundle, places: Sequence[int], series: bool, take: Callable[[Part], None]
     ) -> None:
-        ahead = 4 * (os.cpu_count() or 1)
+        # Those of other machines do not say how many workers they have. How large parts are is not known yet.
+        most = 4 * (getattr(self._executor, "_max_workers", None) or _MANY_WORKERS)
+        ahead = min(most, 4 * (os.cpu_count() or 1))
         size, next_place = 1, 0
         waiting: list[Future[tuple[Part, float]]] = []
         try:
@@ -326,7 +335,7 @@ class _OnExecutor:
                     waiting.append(self._executor.submit(timed_part, bundle, some, series))
                     next_place += len(some)
                 part, took_s = waiting.pop(0).result()
-                size = size_of_part(part, took_s)
+                size, ahead = size_of_part(part, took_s), most
                 take(part)
         finally:
             for future in waiting:
@@ -372,16 +381,56 @@ def merge(directory: str | os.PathLike[str]) -> Results:
         raise RuntimeError(f"{runs} of {total} runs are merged; part {missing} of {os.fspath(directory)} "
                            "has not made all of its runs")
     if refused:
-        raise ScenarioError(f"{len(refused)} cases cannot be built, the first: {refused[0]}")
+        raise _refused(refused)
     return Results.load(directory)
 
 
-def _file(scenario: ScenarioLike, files: dict[str, str]) -> str:
-    """What the sweep calls a scenario; its texts go into `files`."""
-    if isinstance(scenario, str) and scenario in dict(_weftline.scenarios()):
+def _refused(cases: Sequence[str]) -> ScenarioError:
+    """What is said of cases that cannot be built; of which file and line is said in its words."""
+    reason = f"{len(cases)} cases cannot be built, the first: {cases[0]}"
+    error = ScenarioError(reason)
+    error.file, error.line, error.reason = None, None, reason
+    return error
+
+
+class _Swept:
+    """The traces that a sweep's keys name, which each scenario has beside it."""
+
+    def __init__(self, scenarios: Sequence[ScenarioLike]) -> None:
+        self.traces: dict[str, str] = {}
+        self._scenarios = scenarios
+        self._taken: dict[str, str] | None = None
+
+    def named(self, value: Any) -> Any:
+        """The value with tables in the place of its traces."""
+        if isinstance(value, Trace):
+            table = name_trace(value, self._names())
+            self.traces[table["file"]] = value.text
+            return table
+        if isinstance(value, Mapping):
+            return {key: self.named(part) for key, part in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self.named(part) for part in value]
+        return value
+
+    def _names(self) -> dict[str, str]:
+        """The traces that scenarios have themselves; no text is that of a name that two have."""
+        if self._taken is None:
+            self._taken = {}
+            for scenario in self._scenarios:
+                one = scenario if isinstance(scenario, Scenario) else Scenario.load(scenario)
+                for name, text in portable(one)[1].items():
+                    self._taken[name] = text if self._taken.get(name, text) == text else ""
+        return self._taken
+
+
+def _file(scenario: ScenarioLike, files: dict[str, str], swept: Mapping[str, str]) -> str:
+    """What the sweep calls a scenario; its texts, and those of the traces that are swept, go into `files`."""
+    if isinstance(scenario, str) and scenario in dict(_weftline.scenarios()) and not swept:
         return scenario
     one = scenario if isinstance(scenario, Scenario) else Scenario.load(scenario)
     text, traces = portable(one)
+    traces.update(swept)
     # A folder for each: scenarios may have traces of one name.
     file = f"{one.name}/{one.name}.toml"
     files[file] = text

@@ -87,6 +87,10 @@ class _Env(gymnasium.Env[Observation, Action], abc.ABC):
         self._duration_s = scenario.duration_s
         self._simulation = self._begin(scenario, run_seed)
         self._seen = self._simulation.observe()
+        if (count := len(self._seen[4])) != len(self.paths):
+            self._simulation = None
+            raise ValueError(f"the scheme '{self._scheme}' has {count} connections, and the scenario {len(self.paths)} "
+                             "paths; give a scenario of the paths that it takes (Scenario.replace(paths=[…]))")
         self._acted = self._at_first()
         observation, info = self._look(self._seen)
         return observation, info

@@ -188,7 +188,7 @@ def claims_page(data: Data, file: pathlib.Path, command: str) -> None:
         "Where a sentence has a number, three quarters of its effect are asked for: of \"20 % higher\" 15 %; of "
         "\"significantly\" and \"much\", which have none, 10 % and a quarter. Runs that failed do not count; a "
         "transfer that was not finished counts with the time that it had. Rows with a dot and a word test a sentence "
-        "again under other conditions; the first table counts each sentence once. `-soft` are TP-STY and TR-STY "
+        "again under other conditions; the first table counts each sentence once, in the simulator. `-soft` are TP-STY and TR-STY "
         "that use another path while their own has no room; as printed, they wait.",
         "",
         f"Made by `{command}` on {datetime.date.today().strftime('%-d %B %Y')}, weftline "
