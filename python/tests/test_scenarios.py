@@ -33,6 +33,8 @@ def test_a_scenario_is_changed_by_key(links: wl.Scenario) -> None:
     assert links.duration_s == 1.0
     with pytest.raises(KeyError, match="no path 'wlan'; there are: wifi, lte"):
         links.replace(path__wlan__loss=0.1)
+    with pytest.raises(TypeError, match="paths=…|path__NAME__KEY"):
+        links.replace(path__wifi=None)
     # As the constructor has them; None is not there.
     one = links.replace(paths=[wl.Path("lan", rate="1Gbps", delay="1ms")], warmup=None)
     assert one.paths == ["lan"] and "warmup" not in one.text

@@ -111,6 +111,8 @@ class Scenario:
             table: Any = document
             for place, part in enumerate(tables):
                 table = _step(table, part, under_path=place == 1 and tables[0] == "path")
+            if isinstance(table, list):
+                raise TypeError(f"{key}: a path's keys are replaced, path__NAME__KEY=…, or all paths, paths=[…]")
             if last == "workload" and isinstance(value, str):
                 value = {"kind": value}
             if value is None:
