@@ -132,7 +132,7 @@ impl Lanes {
     fn keep(&self) {
         let kept = self.exit.keep();
         if let Ok(n @ 1..) = kept {
-            tracing::info!("{n} more links carry answers to clients");
+            tracing::info!("{n} more links carry answers to clients, too");
         }
         let v6 = self.exit.take_up_ipv6();
         if let Ok(true) = v6 {

@@ -134,8 +134,20 @@ impl Links {
 
     fn rotate(&mut self) {
         self.servers.rotate_left(1);
-        // None stays what it was.
-        self.pairs.clear();
+    }
+
+    /// The server's addresses in their order now.
+    pub(super) fn servers(&self) -> Vec<SocketAddr> {
+        self.servers.clone()
+    }
+
+    /// Takes them in this order from now on.
+    ///
+    /// # Errors
+    /// When the system does not tell where the links lead.
+    pub(super) fn lead_to(&mut self, servers: Vec<SocketAddr>) -> Result<(), Failure> {
+        self.servers = servers;
+        self.look().map(drop)
     }
 
     /// Notes which interface has an address by which a path is named.

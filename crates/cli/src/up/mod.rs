@@ -287,12 +287,13 @@ impl Reached {
     }
 }
 
-/// Which of two says more of why there is no server: that somebody else is there says more than that nobody
-/// is, and then the first.
+/// Which of two says more of why there is no server: what the server says itself before that somebody else is
+/// there, that before that nobody is, and then the first.
 fn tells_more(before: Option<Error>, now: Error) -> Option<Error> {
     let says_little =
         |error: &Error| matches!(error, Error::Unreachable { .. } | Error::HandshakeTimeout { .. });
     match before {
+        _ if !presence::is_elsewhere(&now) => Some(now),
         Some(before) if !says_little(&before) || says_little(&now) => Some(before),
         _ => Some(now),
     }
@@ -503,8 +504,7 @@ impl Up {
                     }
                     found = elsewhere.found() => {
                         let Some(found) = found else { continue };
-                        links = found;
-                        move_to(&client, &basis, &links);
+                        move_to(&client, &basis, &mut links, found);
                     }
                 }
                 strict.iter_mut().for_each(Strict::keep);
@@ -575,7 +575,10 @@ fn keep(capture: &Capture) -> Result<(), NetError> {
 }
 
 /// Leads links to addresses at which the server has answered.
-fn move_to(client: &Client, basis: &ClientBuilder, links: &Links) {
+fn move_to(client: &Client, basis: &ClientBuilder, links: &mut Links, servers: Vec<SocketAddr>) {
+    if let Err(error) = links.lead_to(servers) {
+        return tracing::warn!("cannot look at the links: {error}");
+    }
     let mut names: Vec<_> = links.pairs().iter().map(|(_, server)| server.to_string()).collect();
     names.dedup();
     let names = names.join(", ");

@@ -15,7 +15,7 @@ use weftline_net::{Capture, Route, Routes};
 /// least, so that one that comes and goes does not have all change with it.
 const GONE: Duration = Duration::from_secs(10);
 /// How long an answer to a question may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// When it is asked again: while it does not answer, at first and after a while; where it answers and no lane
 /// tells so, while there are connections and while there are none.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -246,16 +246,20 @@ impl Watcher {
     }
 }
 
-/// Whether the server has not said this: nobody is there, or somebody else. It may be at another address.
+/// Whether the server has not said this: nobody is there, or somebody else, or a link is not there now. It may be at
+/// another address.
 pub(super) fn is_elsewhere(error: &Error) -> bool {
     matches!(
         error,
         Error::ClosedInHandshake { .. }
             | Error::HandshakeTimeout { .. }
+            | Error::NoInterfaceAddress { .. }
             | Error::OtherProtocol { .. }
             | Error::PeerNotTls { .. }
             | Error::Socket(_)
             | Error::Tls { .. }
+            | Error::UnknownAddress { .. }
+            | Error::UnknownInterface { .. }
             | Error::Unreachable { .. }
             | Error::WrongFingerprint { .. }
     )

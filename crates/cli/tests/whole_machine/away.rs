@@ -215,7 +215,6 @@ fn a_server_is_looked_for_at_each_of_its_addresses() {
     const OTHER: &str = "203.0.113.6";
     const NOBODY: &str = "203.0.113.77";
     let Some(net) = Network::set_up() else { return };
-    ip(&net.server, &format!("addr add {OTHER}/32 dev lo"));
     let site = Site::start(&net.internet, &format!("{FAR_V4}:80"));
     let public = [NOBODY, SERVER, OTHER].map(|address| format!("{address}:4433"));
     let public = public.iter().flat_map(|address| ["--public", address]).collect::<Vec<_>>();
@@ -226,7 +225,8 @@ fn a_server_is_looked_for_at_each_of_its_addresses() {
     assert!(said.contains(&format!("goes to {SERVER}:4433")), "{said}");
     up.logs("the invite's next address is tried");
     assert_eq!(text(&net.curl(&site.url("")).stdout), "198.51.100.1");
-    // One uplink of the server dies.
+    // One uplink of the server dies, and there is another.
+    ip(&net.server, &format!("addr add {OTHER}/32 dev lo"));
     ip(&net.server, &format!("addr del {SERVER}/32 dev lo"));
     up.logs(AWAY);
     up.logs(&format!("the server answers at {OTHER}:4433: new connections go there"));
